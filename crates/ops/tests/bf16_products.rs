@@ -22,6 +22,12 @@ impl Case {
         Self { map, output, kernel, places: Places { stride, dilation: 1, before, out } }
     }
 
+    /// The same with taps so many pixels from each other, and the same size of its output.
+    fn dilated(mut self, dilation: usize) -> Self {
+        self.places = Places { dilation, before: [(self.kernel - 1) * dilation / 2; 2], ..self.places };
+        self
+    }
+
     fn made(&self) -> [usize; 4] {
         [self.map[0], self.output, self.places.out[0], self.places.out[1]]
     }
@@ -33,12 +39,13 @@ impl Case {
     /// Calls `visit` with the places of output, input and filter of every product.
     fn products(&self, mut visit: impl FnMut(usize, usize, usize)) {
         let ([batch, input, height, width], [_, output, rows, columns]) = (self.map, self.made());
-        let Places { stride, before: [top, left], .. } = self.places;
+        let Places { stride, dilation, before: [top, left], .. } = self.places;
         for (sample, o, i) in (0..batch).flat_map(|n| (0..output).flat_map(move |o| (0..input).map(move |i| (n, o, i))))
         {
             for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
                 for tap in 0..self.kernel * self.kernel {
-                    let (line, column) = (y * stride + tap / self.kernel, x * stride + tap % self.kernel);
+                    let (line, column) =
+                        (y * stride + tap / self.kernel * dilation, x * stride + tap % self.kernel * dilation);
                     let inside = line >= top && line < height + top && column >= left && column < width + left;
                     if inside {
                         visit(
@@ -124,7 +131,7 @@ fn check(case: &Case, seed: u64, seen: impl Fn(&[f32]) -> Vec<f32>) {
     near(&format!("{case:?} dw"), filters.grad_remove(&mut gradients).expect("a gradient"), &of_w);
 }
 
-/// 1x1 filters with few and many pixels, one pixel that is left over, few and many channels; columns, with stride and without.
+/// 1x1 filters with few and many pixels, one pixel that is left over, few and many channels; columns, with stride and without; strips.
 #[test]
 fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_filters() {
     let cases = [
@@ -138,6 +145,11 @@ fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_fil
         Case::new([1, 20, 17, 19], 21, 5, 1),
         Case::new([2, 3, 30, 29], 16, 7, 2),
         Case::new([1, 32, 9, 12], 40, 3, 1),
+        // In strips: all rows in one, several of them, a kernel that reaches further, taps apart from each other.
+        Case::new([2, 5, 19, 18], 4, 3, 1),
+        Case::new([1, 40, 45, 64], 33, 3, 1),
+        Case::new([3, 7, 6, 37], 9, 5, 1),
+        Case::new([2, 6, 21, 40], 5, 3, 1).dilated(2),
     ];
     for (number, case) in cases.iter().enumerate() {
         check(case, 10 * number as u64, |w| if multiplies_bf16() { rounded(w) } else { w.to_vec() });
@@ -151,6 +163,7 @@ fn the_bits_of_an_image_do_not_depend_on_its_batch() {
         Case::new([5, 40, 19, 23], 24, 1, 1),
         Case::new([5, 3, 41, 33], 24, 3, 2),
         Case::new([5, 20, 17, 19], 21, 5, 1),
+        Case::new([5, 20, 17, 15], 21, 3, 1),
         Case::new([5, 20, 17, 19], 21, 3, 1),
     ] {
         let device = Device::flex();

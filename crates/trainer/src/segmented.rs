@@ -7,6 +7,7 @@ use kindling_data::{BadSample, HostBatch, IGNORED, Loader, Mask};
 use kindling_layers::host;
 use kindling_metrics::{Score, VoxelCounts};
 use kindling_nvtx::range;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -90,9 +91,10 @@ pub fn segment<M: Trainable<4>>(
         if let [_, classes, height, width] = data.shape().as_slice() {
             shape = [*classes, *height, *width];
         }
-        let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
+        let data = data.convert::<f32>();
+        let logits = data.as_slice::<f32>().map_err(|error| failed(&format!("{error:?}")))?;
         let image = shape.iter().product::<usize>().max(1);
-        Ok(logits.chunks(image).map(|logits| by_pixel(logits.to_vec(), shape[0])).collect())
+        Ok(logits.chunks(image).map(|logits| by_pixel(logits, shape[0])).collect())
     });
     let probabilities = mean(probabilities.collect::<Result<_, TrainError>>()?);
     Ok(probabilities.into_iter().map(|probabilities| SegmentedImage { shape, probabilities }).collect())
@@ -117,24 +119,44 @@ pub(crate) fn logits_of<M: Trainable<4>>(
     })
 }
 
-/// The softmax over the classes of each pixel; `logits` are `[classes, pixels]`. Plane by plane, which is fast for many pixels.
-pub(crate) fn by_pixel(mut logits: Vec<f64>, classes: usize) -> Vec<f64> {
+/// Pixels that one thread takes at a time.
+const PIXELS: usize = 1 << 14;
+
+/// The softmax over the classes of each pixel; `logits` are `[classes, pixels]`. Plane by plane, which is fast for many pixels, and the
+/// same for any number of threads.
+pub(crate) fn by_pixel(logits: &[f32], classes: usize) -> Vec<f64> {
     let pixels = (logits.len() / classes.max(1)).max(1);
-    let mut largest = vec![f64::NEG_INFINITY; pixels];
-    for plane in logits.chunks_exact(pixels) {
-        largest.iter_mut().zip(plane).for_each(|(largest, logit)| *largest = largest.max(*logit));
+    let mut probabilities = vec![0.0; logits.len()];
+    // Some pixels of every plane at a time.
+    let mut parts: Vec<Vec<&mut [f64]>> = (0..pixels.div_ceil(PIXELS)).map(|_| Vec::with_capacity(classes)).collect();
+    for plane in probabilities.chunks_exact_mut(pixels) {
+        parts.iter_mut().zip(plane.chunks_mut(PIXELS)).for_each(|(planes, part)| planes.push(part));
     }
-    let mut sums = vec![0.0; pixels];
-    for plane in logits.chunks_exact_mut(pixels) {
-        for ((logit, largest), sum) in plane.iter_mut().zip(&largest).zip(&mut sums) {
-            *logit = (*logit - largest).exp();
-            *sum += *logit;
+    parts.into_par_iter().enumerate().for_each(|(number, planes)| {
+        let of_plane = |class: usize, count: usize| &logits[class * pixels + number * PIXELS..][..count];
+        softmax(planes, of_plane);
+    });
+    probabilities
+}
+
+/// The softmax over the classes of some pixels, of which `planes` are to hold the probabilities and `logits` gives the logits of a class.
+fn softmax<'a>(mut planes: Vec<&mut [f64]>, logits: impl Fn(usize, usize) -> &'a [f32]) {
+    let count = planes.first().map_or(0, |plane| plane.len());
+    let mut largest = vec![f32::NEG_INFINITY; count];
+    for class in 0..planes.len() {
+        largest.iter_mut().zip(logits(class, count)).for_each(|(largest, logit)| *largest = largest.max(*logit));
+    }
+    let mut sums = vec![0.0; count];
+    for (class, plane) in planes.iter_mut().enumerate() {
+        let of_pixels = plane.iter_mut().zip(logits(class, count)).zip(&largest).zip(&mut sums);
+        for (((power, &logit), &largest), sum) in of_pixels {
+            *power = (f64::from(logit) - f64::from(largest)).exp();
+            *sum += *power;
         }
     }
-    for plane in logits.chunks_exact_mut(pixels) {
+    for plane in planes {
         plane.iter_mut().zip(&sums).for_each(|(power, sum)| *power /= sum);
     }
-    logits
 }
 
 /// Evaluates a model on every sample a loader gives, which has their masks, at the size of the model's input.
@@ -306,7 +328,7 @@ mod tests {
 
     #[test]
     fn the_probabilities_of_each_pixel_add_up_to_one() {
-        let found = by_pixel(vec![0.0, 1.0, 2.0, 3.0, -1.0, 1000.0], 3);
+        let found = by_pixel(&[0.0, 1.0, 2.0, 3.0, -1.0, 1000.0], 3);
         for pixel in 0..2 {
             assert!(((0..3).map(|class| found[class * 2 + pixel]).sum::<f64>() - 1.0).abs() < 1e-12);
         }

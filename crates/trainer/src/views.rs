@@ -34,8 +34,9 @@ pub(crate) fn mean(views: Vec<Vec<Vec<f64>>>) -> Vec<Vec<f64>> {
         sum
     });
     let mut mean = sum.unwrap_or_default();
-    // Dividing by one changes no bit.
-    mean.iter_mut().flatten().for_each(|number| *number /= count);
+    if count > 1.0 {
+        mean.iter_mut().flatten().for_each(|number| *number /= count);
+    }
     mean
 }
 

@@ -97,8 +97,7 @@ fn batch_of(windows: &Windows, image: &Image, preprocess: &Preprocess, rows: std
 /// The probabilities of rows, from the logits of each view.
 fn answer(views: &[BlendedRows], classes: usize, width: usize) -> SegmentedImage {
     let height = views.first().map_or(0, |rows| rows.height);
-    let of_view =
-        |rows: &BlendedRows| vec![by_pixel(rows.values.iter().map(|value| f64::from(*value)).collect(), classes)];
+    let of_view = |rows: &BlendedRows| vec![by_pixel(&rows.values, classes)];
     let probabilities = mean(views.iter().map(of_view).collect()).pop().unwrap_or_default();
     SegmentedImage { shape: [classes, height, width], probabilities }
 }

@@ -8,7 +8,7 @@ use gemm::Parallelism;
 use super::gemm_bf16;
 #[cfg(target_arch = "x86_64")]
 use super::inner_product;
-pub(crate) use super::matrix::{Matrix, Mode, Threads};
+pub(crate) use super::matrix::{Matrix, Mode, RowsAt, Threads};
 use super::real::Real;
 
 /// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the
@@ -76,7 +76,7 @@ pub(super) fn as_singles<T: Real>(matrix: Matrix<'_, T>) -> Matrix<'_, f32> {
 ///
 /// # Panics
 /// If the numbers are not float32.
-pub(super) fn as_singles_mut<T: Real>(target: &mut [T]) -> &mut [f32] {
+pub(crate) fn as_singles_mut<T: Real>(target: &mut [T]) -> &mut [f32] {
     assert!(is_single::<T>(), "products of numbers of bf16 are float32");
     bytemuck::cast_slice_mut(target)
 }

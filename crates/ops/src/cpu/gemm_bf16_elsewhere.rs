@@ -1,6 +1,6 @@
 //! Products of factors rounded to bf16, on processors without an instruction for them: there are none.
 
-use super::matrix::{Matrix, Mode, Threads};
+use super::matrix::{Matrix, Mode, RowsAt, Threads};
 
 /// Whether this processor has the instructions: no.
 pub(crate) fn available() -> bool {
@@ -34,6 +34,17 @@ impl Left {
     pub(crate) fn multiply<T>(&self, _: &mut [f32], _: usize, _: Mode, _: Matrix<'_, T>, _: Threads) {
         match *self {}
     }
+
+    /// Nobody calls this.
+    pub(crate) fn multiply_rows<T>(&self, _: &mut [f32], _: usize, _: RowsAt<'_, T>, _: Threads) {
+        match *self {}
+    }
+}
+
+/// # Panics
+/// Always.
+pub(crate) fn add_product_with_rows<A, B>(_: &mut [f32], _: usize, _: Matrix<'_, A>, _: RowsAt<'_, B>, _: Threads) {
+    unreachable!("the processor multiplies numbers of bf16")
 }
 
 /// # Panics

@@ -25,6 +25,14 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
+/// A matrix whose rows lie anywhere in a slice, and may share numbers: row `row` is `values[starts[row]..][..columns]`.
+#[derive(Clone, Copy)]
+pub(crate) struct RowsAt<'a, T> {
+    pub(crate) values: &'a [T],
+    pub(crate) starts: &'a [usize],
+    pub(crate) columns: usize,
+}
+
 /// The threads that a product runs on: all of the pool, or only the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Threads {

@@ -1,7 +1,8 @@
 //! Dense convolution as matrix products.
 //!
 //! 1x1 filters are multiplied with the map as it is in memory, 3x3 filters go through [`super::winograd`], and for all others the
-//! map is rearranged into tiles of columns (im2col). Where maps of bf16 are multiplied as they are stored, 3x3 filters are among these.
+//! map is rearranged into tiles of columns (im2col). Where maps of bf16 are multiplied as they are stored, 3x3 filters are among these,
+//! and with stride 1 no columns are made ([`super::strips`]).
 //!
 //! A tile holds, for some rows of output pixels, the input values under each tap of the kernel: `[input * k * k, pixels]`. The
 //! filters times the tile are the output; the output's gradient times the transposed tile is the gradient of the filters. Only one
@@ -13,6 +14,7 @@ use rayon::prelude::*;
 
 use super::filters::Filters;
 use super::shape::Dense;
+use super::strips::Strips;
 use super::winograd;
 use crate::cpu::factors::{self, Part};
 use crate::cpu::gemm::{Matrix, Mode, Threads};
@@ -165,6 +167,9 @@ impl Dense {
         if let Filters::Transformed(filters) = filters {
             return winograd::forward(self, x, filters, y);
         }
+        if let (Filters::Packed(filters), Some(strips)) = (filters, Strips::of(self)) {
+            return strips.forward(x, filters, &mut y);
+        }
         let Some(filters) = filters.factor(self) else { return };
         if self.pointwise() {
             return self.product(filters, x, y);
@@ -199,6 +204,9 @@ impl Dense {
     pub(crate) fn backward_weight<T: Stored>(&self, x: Source<'_, T>, dy: Source<'_, T>, dw: &mut [T]) {
         if winograd::serves(self, dy.multiplies_halves()) {
             return winograd::backward_weight(self, x, dy, dw);
+        }
+        if let (true, Some(strips)) = (x.multiplies_halves() || dy.multiplies_halves(), Strips::of(self)) {
+            return strips.add_gradient(x, dy, dw);
         }
         let (plane, threads) = (self.out_plane(), self.threads());
         let (mut wide, mut made) = (Vec::new(), Vec::new());

@@ -4,6 +4,7 @@
 use super::dense;
 use super::filters;
 use super::shape::Dense;
+use super::strips::Strips;
 use super::winograd;
 use crate::cpu::gemm_bf16::{self, Left};
 
@@ -177,7 +178,11 @@ impl Way {
     /// Elements of the gradient of the weight, of its parts, and of what each of these is computed from.
     fn sums(&self, shape: &Dense) -> usize {
         let transformed = winograd::serves(shape, self.halved);
-        let made_in = if transformed { winograd::weight_scratch(shape) } else { shape.tile() };
+        let made_in = match self.strips(shape) {
+            Some(strips) => strips.gradient_bytes().div_ceil(size_of::<f32>()),
+            None if transformed => winograd::weight_scratch(shape),
+            None => shape.tile(),
+        };
         let weight = shape.output * shape.fan();
         weight + self.at_once() * (weight + made_in)
     }
@@ -199,7 +204,17 @@ impl Way {
         if winograd::serves(shape, self.halved) {
             return winograd::forward_scratch(shape, self.at_once(), self.threads);
         }
-        if shape.pointwise() { 0 } else { self.at_once() * shape.tile() }
+        let each = match self.strips(shape) {
+            Some(strips) => strips.forward_bytes().div_ceil(size_of::<f32>()),
+            None if shape.pointwise() => 0,
+            None => shape.tile(),
+        };
+        self.at_once() * each
+    }
+
+    /// The strips that a convolution is computed in, if it is.
+    fn strips<'a>(&self, shape: &'a Dense) -> Option<Strips<'a>> {
+        if self.halved { Strips::of(shape) } else { None }
     }
 
     /// Elements of the pieces of input and output that a 1x1 convolution converts at a time.
@@ -210,8 +225,8 @@ impl Way {
 
     /// Elements of the output in a tile, which are rounded, or widened, together.
     fn written(&self, shape: &Dense) -> usize {
-        let transformed = winograd::serves(shape, self.halved);
-        if transformed { 0 } else { shape.output * shape.tile() / shape.fan().max(1) }
+        let elsewhere = winograd::serves(shape, self.halved) || self.strips(shape).is_some();
+        if elsewhere { 0 } else { shape.output * shape.tile() / shape.fan().max(1) }
     }
 }
 

@@ -30,7 +30,8 @@
 //! - Instructions: every safe function here that leads to a kernel asserts [`available`], and the kernels are compiled for just the
 //!   instruction sets that it asks for.
 //! - Factors: [`Source::of_left`] and [`Source::of_right`] assert that the last element lies in the slice. Strides are not negative,
-//!   so all lie there. They assert as well that one stride is 1, and several elements at a time are read only along that one. Kernels
+//!   so all lie there. They assert as well that one stride is 1, and several elements at a time are read only along that one.
+//!   [`Source::of_rows`] asserts that every row lies in the slice, and rows are contiguous. Kernels
 //!   read elements within the shape only: what a register has beyond it is masked, and a masked load does not touch memory.
 //! - Target: [`written`] asserts that the last element lies in the slice and that rows do not overlap. The slice is borrowed
 //!   exclusively for the whole product, each task writes its own rectangle, and what a register has beyond it is masked. Rows of a
@@ -43,7 +44,7 @@
 
 use std::cell::RefCell;
 
-use super::matrix::{Matrix, Mode, Threads};
+use super::matrix::{Matrix, Mode, RowsAt, Threads};
 use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
 
 mod inner;
@@ -92,10 +93,40 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     if !of_inner_products(&left, &right) {
         return Left::new(left).multiply(target, stride, mode, right, threads);
     }
-    let ([rows, inner], [again, columns]) = (left.shape, right.shape);
+    inner_products(target, stride, mode, left, (Source::of_right(right), right.shape), threads);
+}
+
+/// Adds `left * right^T`, both rounded to bf16, to the matrix whose rows begin `stride` elements apart in `target`. The product is made of
+/// inner products, whatever its shape.
+///
+/// # Panics
+/// If the shapes do not match, a matrix does not lie in its slice, the rows of the left one are not contiguous, or the processor lacks the
+/// instructions ([`available`]).
+pub(crate) fn add_product_with_rows<A: Factor, B: Factor>(
+    target: &mut [f32],
+    stride: usize,
+    left: Matrix<'_, A>,
+    right: RowsAt<'_, B>,
+    threads: Threads,
+) {
+    assert_eq!(left.strides[1], 1, "the rows of the left factor are contiguous");
+    let shape = [right.columns, right.starts.len()];
+    inner_products(target, stride, Mode::Add, left, (Source::of_rows(right).transposed(), shape), threads);
+}
+
+/// A product made of inner products, along which both factors are contiguous. The right one comes with its shape.
+fn inner_products<A: Factor, B: Factor>(
+    target: &mut [f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_, A>,
+    (right, [again, columns]): (Source<'_, B>, [usize; 2]),
+    threads: Threads,
+) {
+    let [rows, inner] = left.shape;
     assert_eq!(inner, again, "the inner dimensions of a product agree");
     let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
-    let (left, right) = (Source::of_left(left), Source::of_right(right));
+    let left = Source::of_left(left);
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
     over(tasks, along_the_longer_side(rows, columns, tasks), |(rows, columns)| {
@@ -141,10 +172,36 @@ impl Left {
         right: Matrix<'_, T>,
         threads: Threads,
     ) {
-        let ([rows, inner], [again, columns]) = (self.shape(), right.shape);
+        self.product(target, stride, mode, (Source::of_right(right), right.shape), threads);
+    }
+
+    /// [`Left::multiply`] with a right factor whose rows lie anywhere, which replaces the target.
+    ///
+    /// # Panics
+    /// As there.
+    pub(crate) fn multiply_rows<T: Factor>(
+        &self,
+        target: &mut [f32],
+        stride: usize,
+        right: RowsAt<'_, T>,
+        threads: Threads,
+    ) {
+        let shape = [right.starts.len(), right.columns];
+        self.product(target, stride, Mode::Replace, (Source::of_rows(right), shape), threads);
+    }
+
+    /// The product with a right factor, which comes with its shape.
+    fn product<T: Factor>(
+        &self,
+        target: &mut [f32],
+        stride: usize,
+        mode: Mode,
+        (right, [again, columns]): (Source<'_, T>, [usize; 2]),
+        threads: Threads,
+    ) {
+        let [rows, inner] = self.shape();
         assert_eq!(inner, again, "the inner dimensions of a product agree");
         let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
-        let right = Source::of_right(right);
         let tasks = at_once([rows, inner, columns], SMALL, threads);
         let wide = part(columns, tasks, outer::LANES).min(outer::columns_at_once(inner));
         // Rows are divided only where there are too few columns for all threads, because every task packs its columns for itself.

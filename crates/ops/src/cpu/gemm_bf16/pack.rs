@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 
 use half::bf16;
 
-use super::super::matrix::Matrix;
+use super::super::matrix::{Matrix, RowsAt};
 
 /// 32 numbers of bf16, as pairs: a register, and a line of the cache.
 #[derive(Clone, Copy)]
@@ -127,12 +127,33 @@ fn bits(halves: __m512bh) -> __m512i {
 }
 
 /// A factor as it is in memory, seen from the product: number `inner` of outer place `outer` (a row of the left factor, a column of the
-/// right one) lies at `outer * across + inner * along`.
+/// right one) lies `inner` steps of `along` behind the place of `outer` across.
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a, T> {
     values: &'a [T],
-    across: usize,
-    along: usize,
+    across: Steps<'a>,
+    along: Steps<'a>,
+}
+
+/// Where the numbers lie that follow each other in one direction.
+#[derive(Clone, Copy)]
+enum Steps<'a> {
+    /// Each so many numbers behind the one before.
+    Even(usize),
+    /// At these places.
+    At(&'a [usize]),
+}
+
+impl Steps<'_> {
+    /// The place of a number, which is one of those that there are.
+    #[inline]
+    fn to(self, index: usize) -> usize {
+        match self {
+            Self::Even(step) => index * step,
+            // The line of a pair is asked for where its second number may be missing; it is not read then.
+            Self::At(places) => places.get(index).copied().unwrap_or_default(),
+        }
+    }
 }
 
 /// A rectangle of a [`Source`].
@@ -157,7 +178,18 @@ impl<'a, T> Source<'a, T> {
         let last = columns.saturating_sub(1).saturating_mul(right).saturating_add(down_to);
         assert!(rows == 0 || columns == 0 || last < values.len(), "a factor lies in its slice");
         assert!(down == 1 || right == 1, "the rows or the columns of a factor are contiguous");
-        Self { values, across: down, along: right }
+        Self { values, across: Steps::Even(down), along: Steps::Even(right) }
+    }
+
+    /// The right factor of a product whose rows lie at these places.
+    ///
+    /// # Panics
+    /// If a row does not lie in the slice.
+    pub(super) fn of_rows(rows: RowsAt<'a, T>) -> Self {
+        let RowsAt { values, starts, columns } = rows;
+        let lies = |start: &usize| start.checked_add(columns).is_some_and(|end| end <= values.len());
+        assert!(starts.iter().all(lies), "a factor lies in its slice");
+        Self { values, across: Steps::Even(1), along: Steps::At(starts) }
     }
 
     /// The right factor of a product, whose columns are outer places.
@@ -168,14 +200,20 @@ impl<'a, T> Source<'a, T> {
         Self::of_left(matrix.transposed())
     }
 
+    /// Columns become rows.
+    pub(super) fn transposed(self) -> Self {
+        Self { across: self.along, along: self.across, ..self }
+    }
+
     /// Whether outer places follow each other in memory.
     pub(super) fn is_contiguous_across(&self) -> bool {
-        self.across == 1
+        matches!(self.across, Steps::Even(1))
     }
 
     /// The address of a number, if it is one of the source.
+    #[inline]
     fn at(&self, outer: usize, inner: usize) -> *const T {
-        self.values.as_ptr().wrapping_add(outer * self.across + inner * self.along)
+        self.values.as_ptr().wrapping_add(self.across.to(outer) + self.along.to(inner))
     }
 }
 

@@ -4,10 +4,12 @@
 use half::bf16;
 use rand::RngExt;
 
-use super::super::matrix::{Matrix, Mode, Threads};
+use super::super::matrix::{Matrix, Mode, RowsAt, Threads};
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, rounded};
-use super::{Factor, LONG, Left, available, inner, multiply, of_inner_products, outer, packing_bytes};
+use super::{
+    Factor, LONG, Left, add_product_with_rows, available, inner, multiply, of_inner_products, outer, packing_bytes,
+};
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
@@ -114,6 +116,41 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
                 2 => check(&before, stride, mode, left, half_right, threads),
                 _ => check(&before, stride, mode, half_left, half_right, threads),
             }
+        }
+    }
+}
+
+/// Rows that begin anywhere and share numbers, as those of a convolution's columns do, against a matrix that has each of them.
+#[test]
+fn rows_that_share_numbers_are_multiplied_as_a_matrix_that_has_them_all() {
+    if !available() {
+        return;
+    }
+    for (case, (rows, columns)) in
+        [(1, 1), (2, 17), (9, 49), (27, LONG + 3), (outer::INNER + 3, 50), (18, 2100)].into_iter().enumerate()
+    {
+        let values: Vec<bf16> = random(case as u64, 3 * rows + columns).into_iter().map(bf16::from_f32).collect();
+        let starts: Vec<usize> = (0..rows).map(|row| 7 * row * row % (3 * rows + 1)).collect();
+        let whole: Vec<bf16> = starts.iter().flat_map(|start| values[*start..][..columns].to_vec()).collect();
+        let (right, places) = (Matrix::of(&whole, rows, columns), RowsAt { values: &values, starts: &starts, columns });
+        for (outputs, threads) in [(1, Threads::One), (21, Threads::All)] {
+            let filters = random(case as u64 + 50, outputs * rows);
+            let left = Left::new(Matrix::of(&filters, outputs, rows));
+            let mut found = [vec![f32::NAN; outputs * columns], vec![0.0; outputs * columns]];
+            left.multiply_rows(&mut found[0], columns, places, threads);
+            left.multiply(&mut found[1], columns, Mode::Replace, right, threads);
+            assert!(found[0] == found[1], "{outputs} x {rows} x {columns}");
+
+            if columns < LONG {
+                continue;
+            }
+            let gradient = random(case as u64 + 90, outputs * columns);
+            let gradient = Matrix::of(&gradient, outputs, columns);
+            let before = random(case as u64 + 70, outputs * rows);
+            let mut found = [before.clone(), before];
+            add_product_with_rows(&mut found[0], rows, gradient, places, threads);
+            multiply(&mut found[1], rows, Mode::Add, gradient, right.transposed(), threads);
+            assert!(found[0] == found[1], "{outputs} x {columns} x {rows}");
         }
     }
 }
