@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use kindling_tests::{Outcome, budget_with_room_for, json_of, kindling, picture_folder, train};
+use kindling_tests::{Outcome, assert_says, budget_with_room_for, json_of, kindling, picture_folder, train};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -106,6 +106,36 @@ fn memory_that_is_not_enough_is_a_reason_and_memory_that_is_scarce_a_recovery() 
 
     assert_eq!(bench(&format!("{flags} --memory-budget 10MiB")).code, Some(1));
     assert_eq!(rows(&out)[0]["failed"]["kind"], "out-of-memory");
+}
+
+/// ResNet-50 for ten classes has 23.5 million weights, 90 MiB; its gradients and each of two moments take as much.
+#[test]
+fn a_row_that_cannot_fit_is_refused_by_the_planner_and_the_others_are_measured() {
+    let folder = tempdir().unwrap();
+    let out = folder.path().join("rows.json");
+    let of = |what: &str, budget: u64| {
+        let models = format!("--models resnet50,{MODEL} --image-size 64 --batch-size 2");
+        let budget = budget_with_room_for(budget << 20);
+        let outcome = bench(&format!("{what} {models} --memory-budget {budget} --out {}", out.display()));
+        assert_eq!(outcome.code, Some(1), "{}", outcome.all());
+        let rows = rows(&out);
+        assert_ordered(&rows[1]["measured"]["images_per_second"], what);
+        rows[0]["failed"].clone()
+    };
+    for (what, budget, images) in [("train", 200, 2), ("infer", 80, 1)] {
+        let failed = of(what, budget);
+        assert_eq!(failed["kind"], "out-of-memory", "{what}: {failed}");
+        let reason = failed["reason"].as_str().unwrap();
+        assert_says(
+            reason,
+            &[
+                &format!("even {images} images at once do not fit"),
+                "by the planner their tensors take at least",
+                "the memory budget of",
+                "tried: nothing",
+            ],
+        );
+    }
 }
 
 #[test]

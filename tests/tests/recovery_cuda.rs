@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use kindling_tests::{
-    Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, kindling, losses, run_optional_and_nightly,
-    same_bits, step_numbers, steps_apart,
+    Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, kindling, losses, on_cuda,
+    run_optional_and_nightly, same_bits, step_numbers, steps_apart,
 };
 use serde_json::Value;
 
@@ -22,6 +22,11 @@ fn main() -> ExitCode {
         Test::new("the_driver_gives_what_the_plan_says", the_driver_gives_what_the_plan_says),
         Test::new("a_run_takes_no_more_at_its_end_than_it_tells", a_run_takes_no_more_at_its_end_than_it_tells),
         Test::new("a_budget_leaves_a_run_what_it_names_of_a_card", a_budget_leaves_a_run_what_it_names_of_a_card),
+        Test::new(
+            "a_benchmark_that_cannot_fit_is_refused_before_anything_is_computed",
+            a_benchmark_that_cannot_fit_is_refused_before_anything_is_computed,
+        ),
+        Test::new("steps_of_no_run_take_what_is_planned", steps_of_no_run_take_what_is_planned),
     ];
     let nightly = vec![
         Test::new("each_allocation_of_a_run_may_be_refused", each_allocation_may_be_refused),
@@ -120,6 +125,56 @@ fn a_budget_leaves_a_run_what_it_names_of_a_card() {
         let left = CARD - CONTEXT - held;
         println!("of {CARD} bytes with a context of {CONTEXT} a budget of {budget} keeps {held}: {left} are left");
         assert!(left.abs_diff(budget) * 50 <= budget, "{left} bytes are left of a card for a budget of {budget}");
+    }
+}
+
+/// Opening a device adds two numbers on it. That is all that may happen: the weights alone would be made by a hundred launches, and the
+/// budget would be held in pieces of 256 MiB.
+fn a_benchmark_that_cannot_fit_is_refused_before_anything_is_computed() {
+    const OPENING: u64 = 8;
+    let runs = ShortRuns::new();
+    let [stats, out] = [runs.path("stats"), runs.path("rows.json")];
+    for (what, budget) in [("train", "10MiB"), ("infer", "4MiB")] {
+        let mut command = kindling();
+        command.args(["bench", what, "--device", "cuda", "--image-size", "64", "--batch-size", "4", "--no-isolate"]);
+        command.args(["--models", "mobilenet_v3_small", "--activation-checkpointing", "auto"]);
+        command.args(["--memory-budget", budget, "--out"]).arg(&out);
+        on_cuda(&mut command, "6.1").env_remove("RUST_BACKTRACE");
+        let outcome = Outcome::of(&mut on_card(command, &stats, None));
+        assert_eq!(outcome.code, Some(1), "{}", outcome.all());
+        let failed = &json_of(&out)["rows"][0]["failed"];
+        assert_eq!(failed["kind"], "out-of-memory", "{failed}");
+        let reason = failed["reason"].as_str().expect("a reason");
+        assert!(reason.contains("do not fit") && reason.contains("by the planner"), "{reason}");
+        let counted = json_of(&stats);
+        let [launches, peak] = ["launches", "peak"].map(|name| counted[name].as_u64().expect("the stand-in counts"));
+        println!("{what}: {launches} launches, {peak} bytes at most");
+        assert!(launches <= OPENING && peak < 64 << 20, "{what} computed first: {counted}");
+    }
+}
+
+/// What steps need is there before their networks are: the driver is asked for it once, and the same is taken by a measurement and by a
+/// search for a learning rate as by a run. Kernels do nothing here.
+fn steps_of_no_run_take_what_is_planned() {
+    let runs = ShortRuns::new();
+    let stats = runs.path("stats");
+    let (model, side) = ("mobilenet_v3_small", 64);
+    let planned = planned(model, side);
+    let mut measuring = kindling();
+    measuring.args(["bench", "train", "--device", "cuda", "--models", model, "--image-size", &side.to_string()]);
+    measuring.args("--batch-size 4 --classes 3 --windows 1 --window-seconds 0.01 --warmup 1 --no-isolate".split(' '));
+    let mut searching = kindling();
+    searching.arg("find-lr").arg("--data").arg(runs.path("data")).args(["--device", "cuda", "--model", model]);
+    searching.args(["--image-size", &side.to_string(), "--batch-size", "4", "--steps", "10", "--workers", "1"]);
+    for (what, mut command) in [("bench", measuring), ("find-lr", searching)] {
+        on_cuda(&mut command, "6.1").env("CUDASIM_KERNELS", "none").env("CUDASIM_FILL", "2");
+        Outcome::of(&mut on_card(command, &stats, None)).succeeded();
+        let taken = peak_of(&stats);
+        println!("{what}: {planned} planned, {taken} taken");
+        assert!(
+            planned * 100 >= taken * 98 && planned * 100 <= taken * 105,
+            "{what}: {planned} planned, {taken} taken"
+        );
     }
 }
 

@@ -6,8 +6,8 @@ use kindling_data::Preprocess;
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Freeze};
 use kindling_memory::planner::{self, OptimizerKind, Situation, Target};
-use kindling_memory::{MemorySize, Plan, take_pages};
-use kindling_trainer::OptimizerConfig;
+use kindling_memory::{MemorySize, Plan, counted_within, take_pages};
+use kindling_trainer::{OptimizerConfig, TrainConfig};
 use kindling_zoo::{models, segmentation_models};
 
 use crate::budget::default_budget;
@@ -57,12 +57,39 @@ pub(crate) fn take_planned(config: &RunConfig, device: &Device, budget: Option<u
     let trace = AnyModel::find(&config.model.name)?.trace(&config.model_options(), config.data.preprocess.size)?;
     let start = starting_plan(config, &trace, device, budget, 0);
     let micro_batch = config.train.micro_batch.unwrap_or(start.micro_batch);
-    let situation = Situation { micro_batch, ..situation(config, start.checkpointing, device) };
-    let pages = planner::pages(&trace, &situation);
+    take(&trace, &Situation { micro_batch, ..situation(config, start.checkpointing, device) }, device, free);
+    Ok(())
+}
+
+/// [`take_planned`] for steps that belong to no run.
+pub(crate) fn take_planned_for_steps(train: &TrainConfig, trace: &Trace, start: Plan, device: &Device) {
+    let Some(free) = cuda::index_of(device).and_then(cuda::free) else { return };
+    let situation = situation_of_steps(train, start.checkpointing, device);
+    take(trace, &Situation { micro_batch: start.micro_batch, ..situation }, device, free);
+}
+
+/// Takes the pages of a step if that much and a little more is free, in bytes.
+fn take(trace: &Trace, situation: &Situation, device: &Device, free: u64) {
+    let pages = planner::pages(trace, situation);
     if pages.bytes() <= free - free / LEFT_FREE {
         take_pages(device, pages);
     }
-    Ok(())
+}
+
+/// The bytes of the tensors of the smallest step that training may come down to: one normalisation group, with as many activations computed
+/// again as the user allows. What lies between tensors is not counted, so no step can do with less.
+pub(crate) fn least_of_step(train: &TrainConfig, trace: &Trace, device: &Device) -> u64 {
+    let levels = train.activation_checkpointing.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
+    let tensors = |level: Checkpointing| {
+        let prediction = planner::predict(trace, &situation_of_steps(train, level, device));
+        prediction.peak - prediction.overhead
+    };
+    levels.into_iter().map(tensors).min().unwrap_or(0)
+}
+
+/// The bytes that a budget has room for: on the CPU the process itself takes some of it.
+pub(crate) fn room_within(budget: u64, device: &Device) -> u64 {
+    if device.memory_pool_usage().is_some() { budget } else { counted_within(budget) }
 }
 
 /// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
@@ -73,7 +100,12 @@ fn target(device: &Device) -> Target {
 
 /// A run as the planner sees it; its micro-batch is not looked at.
 fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) -> Situation {
-    let train = &config.train;
+    let of_steps = situation_of_steps(&config.train, checkpointing, device);
+    Situation { freeze: config.model.freeze, workers: config.workers, ..of_steps }
+}
+
+/// The same of the steps alone.
+fn situation_of_steps(train: &TrainConfig, checkpointing: Checkpointing, device: &Device) -> Situation {
     Situation {
         micro_batch: train.largest_group(),
         ghost_batch_size: train.ghost_batch_size,
@@ -83,8 +115,6 @@ fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) 
             OptimizerConfig::Sgd { momentum, .. } => OptimizerKind::Sgd { momentum: momentum > 0.0 },
         },
         ema: train.ema.is_some(),
-        freeze: config.model.freeze,
-        workers: config.workers,
         element_bytes: train.precision.bytes(),
         ..Situation::whole_batch(train.batch_size, target(device))
     }

@@ -7,6 +7,7 @@ mod gpu;
 mod isolate;
 mod list;
 mod measure;
+mod planned;
 mod replay;
 mod row;
 mod workload;

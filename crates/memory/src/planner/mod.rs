@@ -23,7 +23,7 @@ mod update;
 mod work;
 
 use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_groups};
-use kindling_layers::trace::Trace;
+use kindling_layers::trace::{Op, Trace};
 use kindling_layers::{Checkpointing, Freeze};
 
 use crate::pages::Pages;
@@ -205,6 +205,16 @@ pub fn predict(trace: &Trace, situation: &Situation) -> Prediction {
 /// The memory that the pools of a GPU should take before a run begins: what [`predict`] says that it needs.
 pub fn pages(trace: &Trace, situation: &Situation) -> Pages {
     simulate(trace, situation).pools().pages()
+}
+
+/// The bytes of tensors that answers about one image take at least: the weights, and the largest map that a convolution makes, of elements of
+/// `element_bytes` bytes. Nothing can answer with less; what it takes in fact is more, and not predicted.
+pub fn least_of_inference(trace: &Trace, element_bytes: usize) -> u64 {
+    let weights: u64 = Graph::of(trace, Freeze::None).tensors.iter().sum();
+    // Other maps may be made in place, or while they are read.
+    let stored = trace.layers.iter().filter(|layer| matches!(layer.op, Op::Conv { .. }) && !layer.inside);
+    let largest = stored.map(|layer| layer.output.elements()).max().unwrap_or(0);
+    weights * WEIGHT_BYTES + largest * element_bytes as u64
 }
 
 /// A step, from its state to its update.

@@ -386,3 +386,16 @@ fn maps_inside_a_block_are_not_stored_where_it_does_not_train_on_the_cpu() {
         assert_eq!(less(other), 0, "{other:?}");
     }
 }
+
+/// The stem makes 16 maps of 32x32, blocks make four times 32 of 16x16.
+#[test]
+fn answers_take_the_weights_and_the_largest_map_of_a_convolution_at_least() {
+    let mut trace = Trace::of(&Network, FeatureMap::square(3, 64));
+    let weights = predict(&trace, &Situation::whole_batch(1, CPU)).weights;
+    let largest = 4 * 32 * 16 * 16;
+    assert_eq!(least_of_inference(&trace, 4), weights + 4 * largest);
+    assert_eq!(least_of_inference(&trace, 2), weights + 2 * largest);
+    // What no output is stored of takes nothing.
+    trace.layers.iter_mut().for_each(|layer| layer.inside = true);
+    assert_eq!(least_of_inference(&trace, 4), weights);
+}

@@ -8,6 +8,7 @@ use kindling_runs::bench::{Configuration, Energy, Measured, MemoryUsed, Protocol
 use kindling_zoo::ModelOptions;
 
 use super::gpu::Gpu;
+use super::planned;
 use super::workload::{self, Step, Workload};
 use crate::budget::MemoryBudget;
 use crate::device::Chosen;
@@ -52,16 +53,19 @@ pub(super) fn figures(
     chosen.check_precision(precision)?;
     let model = AnyModel::find(&configuration.model)?;
     model.check_image_size(configuration.image_size)?;
-    let budget = configuration.memory_budget.map(MemoryBudget::Bytes);
-    let _imposed = budget.map(|budget| budget.impose(&chosen.device, &chosen.facts)).transpose()?;
     let options = ModelOptions {
         in_channels: configuration.channels,
         classes: configuration.classes,
         seed: configuration.seed,
         ..ModelOptions::imagenet()
     };
-    let meter = Meter::new(&chosen.device);
     let device = &chosen.device;
+    let trace = model.trace(&options, configuration.image_size)?;
+    planned::refuse_what_does_not_fit(configuration, precision, &trace, device)?;
+    let budget = configuration.memory_budget.map(MemoryBudget::Bytes);
+    let _imposed = budget.map(|budget| budget.impose(device, &chosen.facts)).transpose()?;
+    planned::take_planned(configuration, precision, &trace, device)?;
+    let meter = Meter::new(device);
     let mut workload = match model {
         AnyModel::Classifier(model) => workload::of(configuration, precision, model.build(&options, device)?, device)?,
         AnyModel::Segmentation(model) => {
@@ -117,7 +121,7 @@ pub(super) fn figures(
             peak_process_bytes: resident_peak_bytes(),
             how: if on_gpu {
                 "Burn's pools, read at the end of each step and between forward and backward rows' passes; what rises \
-                 and falls within a step shows in reserved only"
+                 and falls within a step shows in reserved only, as does what training takes in advance"
                     .to_string()
             } else {
                 "every allocation of the process".to_string()

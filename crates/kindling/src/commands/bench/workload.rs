@@ -46,11 +46,7 @@ pub(super) fn of<M: Benched + 'static>(
     match configuration.what {
         What::Train => {
             let config = train_config(configuration, precision)?;
-            let whole = if device.memory_pool_usage().is_some() { batch } else { config.largest_group() };
-            let start = Plan {
-                micro_batch: configuration.micro_batch.unwrap_or(whole),
-                checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
-            };
+            let start = starting_plan(configuration, &config, device);
             let step = network.steps(&config, configuration.classes, device, start)?;
             Ok(Box::new(Train { step, batches: Turns::new(configuration, M::HAS_MASKS) }))
         }
@@ -82,7 +78,18 @@ pub(super) fn of<M: Benched + 'static>(
     }
 }
 
-fn train_config(configuration: &Configuration, precision: Precision) -> Result<TrainConfig> {
+/// Where training starts: on a GPU with the whole batch, on the CPU with one normalisation group.
+pub(super) fn starting_plan(configuration: &Configuration, config: &TrainConfig, device: &Device) -> Plan {
+    let on_gpu = device.memory_pool_usage().is_some();
+    let whole = if on_gpu { configuration.batch_size } else { config.largest_group() };
+    Plan {
+        micro_batch: configuration.micro_batch.unwrap_or(whole),
+        checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
+    }
+}
+
+/// The configuration that a run with the steps of a row has.
+pub(super) fn train_config(configuration: &Configuration, precision: Precision) -> Result<TrainConfig> {
     let activation_checkpointing = match configuration.recompute.as_str() {
         "auto" => None,
         text => match Checkpointing::ALL.into_iter().find(|level| level.to_string() == text) {
