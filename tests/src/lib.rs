@@ -11,6 +11,7 @@
 //! | `cuda`, `beside` | the stand-in for CUDA (`cuda-on-cpu/`), built once for all tests; a network on it beside the CPU's |
 //! | `optional`, `tasks` | tests that need what a machine may lack; tests of each task |
 //! | `random`, `fill` | random numbers; numbers that a reference computes, too |
+//! | `record` | figures of tests, for `benchmarks/` |
 //! | `tensors` | reading and writing safetensors |
 //! | `reference` | the book's pages on commands and models, as the command says them |
 
@@ -24,6 +25,7 @@ mod mounts;
 mod optional;
 mod pictures;
 mod random;
+mod record;
 mod reference;
 mod run;
 mod same;
@@ -47,6 +49,7 @@ pub use optional::{
 };
 pub use pictures::{CLASSES, disc, mask_folder, picture, picture_folder};
 pub use random::{Rng, rng};
+pub use record::record;
 pub use reference::{is_classifier, reference_pages};
 pub use run::{
     Started, checkpoints, columns, copy_folder, events, files_differ, json_of, losses, newest_step, step_numbers,

@@ -3,13 +3,11 @@
 //! `KINDLING_NIGHTLY=1` it is the whole registry in several sizes, formats and plans. Distances are added to the file that
 //! `KINDLING_RECORD` names, a line of JSON a step.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use kindling_tests::{
-    Beside, Moved, StepDistances, Test, cuda_on_cpu, forward_beside_cpu, registry, run_optional_and_nightly,
+    Beside, Moved, StepDistances, Test, cuda_on_cpu, forward_beside_cpu, record, registry, run_optional_and_nightly,
     step_beside_cpu, step_beside_moved,
 };
 use serde_json::json;
@@ -108,7 +106,7 @@ fn step(of: Beside<'_>) -> Test {
         if let Some(moved) = moved {
             println!("{told}: the CPU's own gradients are {moved:.1e} apart when pixels move by a rounding");
         }
-        record(of, &found, moved);
+        record_step(of, &found, moved);
         let most = moved.map_or(limits.gradients, |moved| KINKS * moved);
         assert!(
             found.loss < limits.loss && found.gradients < most && found.weights < limits.weights,
@@ -120,16 +118,13 @@ fn step(of: Beside<'_>) -> Test {
 }
 
 /// See the module.
-fn record(of: Beside, found: &StepDistances, moved: Option<f64>) {
-    let Some(path) = std::env::var_os("KINDLING_RECORD") else { return };
+fn record_step(of: Beside, found: &StepDistances, moved: Option<f64>) {
     let Beside { model, size, precision, recompute, capability, .. } = of;
-    let line = json!({
+    record(&json!({
         "model": model, "image_size": size, "precision": precision, "recompute": recompute, "capability": capability,
         "loss": found.loss, "gradients": found.gradients, "worst": found.worst.1, "weights": found.weights,
         "cpu_when_pixels_move": moved,
-    });
-    let file = File::options().create(true).append(true).open(path);
-    file.and_then(|mut file| writeln!(file, "{line}")).expect("the record can be written");
+    }));
 }
 
 /// How much further CUDA's gradients may be from the CPU's than the CPU's from its own for other pixels.

@@ -1,13 +1,14 @@
 //! Thousands of steps with failures on CUDA leave nothing behind: memory on the device and on the host, pinned memory, streams,
-//! events, modules. The stand-in counts them (`tests/cuda-on-cpu`); its kernels do nothing here, or this would take days.
+//! events, modules. The stand-in counts them (`tests/cuda-on-cpu`); its kernels do nothing here, or this would take days. What was counted
+//! is added to the file that `KINDLING_RECORD` names, as a line of JSON.
 
 use std::path::Path;
 use std::process::ExitCode;
 
 use kindling_tests::{
-    Outcome, Test, cuda_on_cpu, events, json_of, picture_folder, run_optional_and_nightly, train_on_cuda,
+    Outcome, Test, cuda_on_cpu, events, json_of, picture_folder, record, run_optional_and_nightly, train_on_cuda,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::tempdir;
 
 fn main() -> ExitCode {
@@ -19,6 +20,8 @@ fn main() -> ExitCode {
 const MANY: u64 = 10_000;
 /// How many times as many steps it has as the shorter one.
 const LONGER: u64 = 10;
+/// How often the events of a run are looked at.
+const TENTHS: u64 = 10;
 /// What differs by when it is looked at.
 const A_FEW_HANDLES: u64 = 64;
 /// Of the process: an event in the log and a few numbers of each step are kept.
@@ -29,6 +32,8 @@ struct Left {
     stats: Value,
     resident: u64,
     recoveries: usize,
+    /// The most bytes on the device up to each tenth of the steps, by the run's own events.
+    along: Vec<u64>,
 }
 
 fn run(data: &Path, out: &Path, steps: u64) -> Left {
@@ -48,9 +53,15 @@ fn run(data: &Path, out: &Path, steps: u64) -> Left {
     command.env("KINDLING_FAULT", faults.join(";")).env_remove("RUST_BACKTRACE");
     let result = Outcome::of(&mut command).succeeded().result();
     assert_eq!(result["steps"], steps, "{result}");
-    let recoveries = events(out).iter().filter(|event| event["event"] == "recovered").count();
+    let events = events(out);
+    let recoveries = events.iter().filter(|event| event["event"] == "recovered").count();
+    let every = (steps / TENTHS).max(1);
+    let at_a_tenth =
+        |event: &&Value| event["event"] == "step" && event["step"].as_u64().is_some_and(|step| step % every == 0);
+    let told = |event: &Value| event["peak_memory_bytes"].as_u64().expect("a step tells what was taken");
+    let along = events.iter().filter(at_a_tenth).map(told).collect();
     let resident = result["resident_peak_bytes"].as_u64().expect("a run tells what its process took");
-    Left { stats: json_of(&stats), resident, recoveries }
+    Left { stats: json_of(&stats), resident, recoveries, along }
 }
 
 fn memory_and_handles_stay_flat() {
@@ -67,6 +78,13 @@ fn memory_and_handles_stay_flat() {
     let of =
         |left: &Left, name: &str| left.stats[name].as_u64().unwrap_or_else(|| panic!("no {name} in {}", left.stats));
     println!("{} recoveries in {steps} steps; {}; after a tenth of them {}", many.recoveries, many.stats, few.stats);
+    let of_run = |left: &Left, steps: u64| {
+        json!({
+            "steps": steps, "recoveries": left.recoveries, "process_peak_bytes": left.resident, "counters": left.stats,
+            "device_peak_bytes_at_each_tenth_of_the_steps": left.along,
+        })
+    };
+    record(&json!({ "short": of_run(&few, steps / LONGER), "long": of_run(&many, steps) }));
     println!("the process took {} bytes at most, and {}", few.resident, many.resident);
     for name in ["peak", "pinned_peak"] {
         assert!(
@@ -76,7 +94,13 @@ fn memory_and_handles_stay_flat() {
             of(&many, name)
         );
     }
-    for name in ["most_allocations", "live_pinned", "live_streams", "live_events", "live_modules"] {
+    let (first, last) = (many.along.first().copied(), many.along.last().copied());
+    assert!(
+        first.zip(last).is_some_and(|(first, last)| first > 0 && last <= first * 11 / 10),
+        "the run told that it took {:?} bytes of the device",
+        many.along
+    );
+    for name in ["most_allocations", "live_pinned", "live_streams", "live_events", "live_modules", "live_graphs"] {
         let [before, after] = [of(&few, name), of(&many, name)];
         assert!(after <= before + A_FEW_HANDLES, "{name} grew from {before} to {after}");
     }
