@@ -3,7 +3,10 @@
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use kindling_tests::{Outcome, cuda_folder, cuda_on_cpu, kindling, on_cuda, run_optional};
+use kindling_tests::{
+    Outcome, SHORT_STEPS, ShortRuns, Started, assert_same_bits, cuda_folder, cuda_on_cpu, json_of, kindling, on_cuda,
+    run_optional,
+};
 use serde_json::Value;
 
 fn main() -> ExitCode {
@@ -11,13 +14,20 @@ fn main() -> ExitCode {
         cuda_on_cpu(),
         &[
             ("a_second_gpu_is_used_by_its_number", a_second_gpu_is_used_by_its_number),
+            ("a_run_on_the_second_gpu_has_the_bits_of_the_first", a_run_on_the_second_gpu_has_the_bits_of_the_first),
             ("a_number_too_high_is_told_what_there_is", a_number_too_high_is_told_what_there_is),
             ("cuda_visible_devices_is_honoured", cuda_visible_devices_is_honoured),
+            ("memory_is_that_of_the_visible_gpu", memory_is_that_of_the_visible_gpu),
             ("an_unplugged_gpu_is_told", an_unplugged_gpu_is_told),
             ("a_busy_gpu_is_told", a_busy_gpu_is_told),
             ("a_driver_too_old_is_told", a_driver_too_old_is_told),
             ("a_compute_capability_too_low_is_told", a_compute_capability_too_low_is_told),
             ("incomplete_headers_are_told_with_their_packages", incomplete_headers_are_told_with_their_packages),
+            ("missing_headers_are_told", missing_headers_are_told),
+            (
+                "a_kernel_that_does_not_compile_is_told_with_its_reason",
+                a_kernel_that_does_not_compile_is_told_with_its_reason,
+            ),
             (
                 "limits_of_a_profile_are_those_of_the_gpus_data_sheet",
                 limits_of_a_profile_are_those_of_the_gpus_data_sheet,
@@ -72,6 +82,22 @@ fn a_second_gpu_is_used_by_its_number() {
     assert!(both.iter().all(|(_, usable, _)| *usable), "{both:?}");
 }
 
+/// The first GPU has no room for a single page: whatever goes to it by mistake is refused.
+fn a_run_on_the_second_gpu_has_the_bits_of_the_first() {
+    let runs = ShortRuns::new();
+    let alone = ShortRuns::finished(runs.undisturbed());
+    let mut command = kindling();
+    command.arg("train").arg("--data").arg(runs.path("data")).arg("--out").arg(runs.path("second"));
+    let words = "--device cuda:1 --model mobilenet_v3_small --image-size 32 --batch-size 4 --workers 1 --max-steps";
+    command.args(words.split(' ')).arg(SHORT_STEPS.to_string());
+    on_cuda(&mut command, "6.1").env_remove("RUST_BACKTRACE");
+    command.envs([("CUDASIM_DEVICES", "2"), ("CUDASIM_NAME", "First,Second"), ("CUDASIM_MEMORY", "1MiB,8GiB")]);
+    let second = ShortRuns::finished(Started::new(command, &runs.path("second")));
+    assert_same_bits(&alone, &second, "on the second GPU");
+    let environment = json_of(&second.join("environment.json"));
+    assert!(environment.to_string().contains("Second"), "{environment}");
+}
+
 fn a_number_too_high_is_told_what_there_is() {
     let one = refused(on_cuda(&mut kindling(), "6.1"), "cuda:1");
     assert!(one.contains("the driver shows one GPU, cuda:0"), "{one}");
@@ -88,6 +114,17 @@ fn cuda_visible_devices_is_honoured() {
     assert!(refused.contains("CUDA_VISIBLE_DEVICES=1 shows this process one GPU, cuda:0"), "{refused}");
     let none = why_unusable(&[("CUDA_VISIBLE_DEVICES", "5")], "cuda");
     assert!(none.contains("CUDA_VISIBLE_DEVICES=5 shows this process no GPU"), "{none}");
+}
+
+/// Of two GPUs, of which the second has less memory.
+fn memory_is_that_of_the_visible_gpu() {
+    for (shown, most) in [("0", 8u64 << 30), ("1", 2 << 30), ("1,0", 2 << 30)] {
+        let mut command = kindling();
+        on_cuda(&mut command, "6.1").args(["plan", "--device", "cuda", "--format", "json"]);
+        command.envs([("CUDASIM_DEVICES", "2"), ("CUDASIM_MEMORY", "8GiB,2GiB"), ("CUDA_VISIBLE_DEVICES", shown)]);
+        let found = Outcome::of(&mut command).succeeded().result()["memory"].as_u64().expect("a number of bytes");
+        assert!(found <= most && found > most / 2, "CUDA_VISIBLE_DEVICES={shown}: {found} bytes of {most}");
+    }
 }
 
 fn an_unplugged_gpu_is_told() {
@@ -123,6 +160,29 @@ fn incomplete_headers_are_told_with_their_packages() {
         let why = why_unusable(&[("CUDA_PATH", path)], "cuda");
         assert!(why.contains(&format!("{header} is missing")) && why.contains(package), "{why}");
     }
+}
+
+fn missing_headers_are_told() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("a path in UTF-8");
+    let why = why_unusable(&[("CUDA_PATH", path)], "cuda");
+    assert!(why.contains("the CUDA headers were not found") && why.contains("CUDA_PATH"), "{why}");
+}
+
+/// By the compiler, which is given an option that it does not know, and by the driver, which refuses the thirtieth module of a run: more
+/// than opening a device takes, and less than a step.
+fn a_kernel_that_does_not_compile_is_told_with_its_reason() {
+    let cache = tempfile::tempdir().expect("a folder");
+    let cache = cache.path().to_str().expect("a path in UTF-8");
+    let shown = devices(&[("CUDASIM_CXXFLAGS", "-no-such-option"), ("CUDASIM_CACHE", cache)]);
+    let (_, usable, why) = shown.first().expect("a line for CUDA");
+    assert!(!usable && why.contains("does not work") && why.contains("no-such-option"), "{why}");
+
+    let runs = ShortRuns::new();
+    let mut command = runs.train("refused");
+    let outcome = Outcome::of(command.env("CUDASIM_FAULTS", "module:30=218"));
+    let sentence = outcome.refused();
+    assert!(sentence.contains("Unable to load the PTX"), "{}", outcome.all());
 }
 
 /// NVIDIA's data sheet of the A100 with 40 GB: 156 TFLOP/s in TF32 and 1555 GB/s. Its clocks are the stand-in's. Kernels do nothing

@@ -129,10 +129,6 @@ fn works(device: &Device) -> Result<(), String> {
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("no reason given")
-}
-
 /// Devices that wgpu reaches.
 pub(crate) mod wgpu {
     #[cfg(feature = "wgpu")]
@@ -153,7 +149,7 @@ pub(crate) mod wgpu {
             bail!(
                 "--device wgpu cannot be used: {}; it needs a GPU with a Vulkan, Metal or DirectX driver, and \
                  --device cpu always works",
-                first_line(&reason)
+                kindling_memory::reason(&reason)
             );
         }
         let name = device.identity().map_or_else(|| "wgpu".to_string(), |identity| identity.name);

@@ -120,13 +120,19 @@ pub fn reason(text: &str) -> String {
 }
 
 /// Beginnings of lines without information.
-const VAGUE: [&str; 6] = [
+const VAGUE: [&str; 11] = [
     "An error happened during execution",
     "Caused by:",
     "Several failures at once",
     "The bytes were never written",
     "An IO error happened",
     "A launch error happened",
+    // Of a kernel that does not compile: the compiler's own words come below.
+    "A compilation error happened during launch",
+    "An error caused the compilation to fail",
+    "A validation error caused the compilation to fail",
+    "An unsupported instruction caused the compilation to fail",
+    "[Compilation Error]",
 ];
 
 /// The size after a text, as in `allocating 4096 bytes`.
@@ -230,7 +236,11 @@ mod tests {
             "An error happened during execution\nCaused by:\n  out of device memory allocating 103809024 bytes\n";
         let lost = "An error happened during execution\nCaused by:\n  The device is poisoned\nCaused by:\n  \
                     cuLaunchKernel failed with status 700\nBacktrace:\n";
+        let compiled = "An error happened during execution\nCaused by:\n  A compilation error happened during launch\nCaused by:\n  \
+                        An error caused the compilation to fail\nCaused by:\n  [Compilation Error] \n    \
+                        default_program(5): catastrophic error: cannot open source file \"crt/mma.h\"\n[Source]  \n";
         let cases = [
+            (compiled, "default_program(5): catastrophic error: cannot open source file \"crt/mma.h\""),
             (chain, "the device had no room for 99 MiB more"),
             ("can't allocate buffer of size: 68719476736", "a tensor of 64 GiB is larger than the device allows"),
             (lost, "cuLaunchKernel failed with status 700 (illegal address)"),

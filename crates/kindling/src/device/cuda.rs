@@ -51,13 +51,13 @@ pub(crate) fn headers() -> Option<PathBuf> {
 pub(crate) fn open(index: usize) -> Result<Chosen> {
     use kindling_runs::DeviceFacts;
 
-    use super::{DeviceChoice, driver as cuda_driver, first_line, works};
+    use super::{DeviceChoice, driver as cuda_driver, works};
 
     super::failed_kernels::watch();
     let context = cuda_driver::hold(index);
     let device = Device::cuda(index);
     if let Err(reason) = works(&device) {
-        bail!("--device cuda:{index} was found but does not work: {}", first_line(&reason));
+        bail!("--device cuda:{index} was found but does not work: {}", kindling_memory::reason(&reason));
     }
     // The device keeps the context from here on.
     drop(context);
