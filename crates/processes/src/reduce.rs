@@ -13,17 +13,69 @@
 
 mod device;
 
+use std::collections::TryReserveError;
 use std::time::{Duration, Instant};
 
 pub use device::{DeviceMemory, room_on_device, sum_on_device};
 
-use crate::tree::{Node, cover, root, share};
+use crate::tree::{Node, cover, most_held, root, share};
 use crate::{Error, Group};
 
 /// Floats that one round holds on a rank, sent and received together: 16 MiB. More is no faster, and less waits more often.
 const IN_FLIGHT: usize = (16 << 20) / size_of::<f32>();
 /// The same for one rank, which waits for nobody: what a processor's cache holds.
 const IN_CACHE: usize = (1 << 20) / size_of::<f32>();
+
+/// What a rank holds at most in a sum of `length` numbers over `leaves` leaves, whichever of `size` ranks it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The most nodes that wait while the next leaf is computed.
+    pub waiting: usize,
+    /// Nodes that it sends.
+    pub nodes: usize,
+    /// Floats of [`Buffers`].
+    pub buffers: usize,
+    /// Floats of the room in memory of a GPU, where NCCL moves the nodes: see [`room_on_device`].
+    pub room: usize,
+}
+
+impl Held {
+    /// Of one of `size` ranks.
+    ///
+    /// # Panics
+    /// If `size` is 0.
+    pub fn of(size: usize, leaves: usize, length: usize) -> Self {
+        let plan = Plan::new(size, leaves, in_flight(size));
+        let (send, receive) = plan.buffers(length);
+        Self {
+            waiting: (0..size).map(|rank| most_held(share(leaves, rank, size))).max().unwrap_or(0),
+            nodes: plan.most(),
+            buffers: send + receive,
+            room: room_on_device(size, leaves, length),
+        }
+    }
+}
+
+/// Host memory that a sum needs besides nodes and total, so that it can be there before the ranks wait for each other.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    send: Vec<f32>,
+    receive: Vec<f32>,
+}
+
+impl Buffers {
+    /// So large that no sum of `length` numbers over `leaves` leaves makes them larger, on any rank of this group.
+    ///
+    /// # Errors
+    /// If the system has not so much memory.
+    pub fn of(group: &Group, leaves: usize, length: usize) -> Result<Self, TryReserveError> {
+        let (send, receive) = Plan::new(group.size(), leaves, in_flight(group.size())).buffers(length);
+        let mut buffers = Self::default();
+        buffers.send.try_reserve_exact(send)?;
+        buffers.receive.try_reserve_exact(receive)?;
+        Ok(buffers)
+    }
+}
 
 /// What a sum cost this rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,26 +99,44 @@ pub fn sum<V: AsRef<[f32]>>(
     nodes: &[Node<V>],
     total: &mut [f32],
 ) -> Result<Traffic, Error> {
-    let in_flight = if group.size() == 1 { IN_CACHE } else { IN_FLIGHT };
-    sum_within(in_flight, group, about, leaves, nodes, total)
+    sum_with(&mut Buffers::default(), group, about, leaves, nodes, total)
 }
 
-fn sum_within<V: AsRef<[f32]>>(
-    in_flight: usize,
+/// [`sum`] with [`Buffers`] that are there already.
+///
+/// # Errors
+/// As [`sum`].
+pub fn sum_with<V: AsRef<[f32]>>(
+    buffers: &mut Buffers,
     group: &Group,
     about: &'static str,
     leaves: usize,
     nodes: &[Node<V>],
     total: &mut [f32],
 ) -> Result<Traffic, Error> {
+    let plan = Plan::new(group.size(), leaves, in_flight(group.size()));
+    sum_by(&plan, buffers, group, about, nodes, total)
+}
+
+/// Floats that one round holds on each of `size` ranks.
+fn in_flight(size: usize) -> usize {
+    if size == 1 { IN_CACHE } else { IN_FLIGHT }
+}
+
+fn sum_by<V: AsRef<[f32]>>(
+    plan: &Plan,
+    buffers: &mut Buffers,
+    group: &Group,
+    about: &'static str,
+    nodes: &[Node<V>],
+    total: &mut [f32],
+) -> Result<Traffic, Error> {
     let (began, sent) = (Instant::now(), group.bytes_sent());
-    let plan = Plan::new(group.size(), leaves, in_flight);
     plan.check(group, nodes, total.len())?;
     group.progress().waiting_for(about, || {
-        let mut buffers = Buffers::default();
         let mut begin = 0;
         total.chunks_mut(plan.round).try_for_each(|round| {
-            plan.run(group, nodes, begin, round, &mut buffers)?;
+            plan.run(group, nodes, begin, round, buffers)?;
             begin += round.len();
             Ok(())
         })
@@ -83,21 +153,25 @@ struct Plan {
     round: usize,
 }
 
-/// Kept between rounds.
-#[derive(Default)]
-struct Buffers {
-    send: Vec<f32>,
-    receive: Vec<f32>,
-}
-
 impl Plan {
     fn new(size: usize, leaves: usize, in_flight: usize) -> Self {
         let places: Vec<Vec<Node<()>>> = (0..size).map(|rank| cover(share(leaves, rank, size))).collect();
-        let most = places.iter().map(Vec::len).max().unwrap_or(0);
-        let all: usize = places.iter().map(Vec::len).sum();
+        let plan = Self { leaves, places, round: 0 };
+        let (most, all) = (plan.most(), plan.all());
         // A rank sends its nodes of the round, gets a segment of all nodes, and sends one of the sum.
         let round = in_flight / (most + (all + 1).div_ceil(size)).max(1);
-        Self { leaves, places, round: round.max(1) }
+        Self { round: round.max(1), ..plan }
+    }
+
+    /// The most nodes of one rank.
+    fn most(&self) -> usize {
+        self.places.iter().map(Vec::len).max().unwrap_or(0)
+    }
+
+    /// Floats that a rank sends and receives at most in a round of a sum of `length` numbers.
+    fn buffers(&self, length: usize) -> (usize, usize) {
+        let round = self.round.min(length);
+        (self.most() * round, self.all() * round.div_ceil(self.places.len()))
     }
 
     /// All nodes, those of the first rank first.
@@ -204,7 +278,8 @@ mod tests {
                     let totals = on_ranks(size, |group| {
                         let mut total = vec![f32::NAN; LENGTH];
                         let nodes = nodes(group.share(leaves));
-                        sum_within(in_flight, group, "gradients", leaves, &nodes, &mut total).unwrap();
+                        let plan = Plan::new(size, leaves, in_flight);
+                        sum_by(&plan, &mut Buffers::default(), group, "gradients", &nodes, &mut total).unwrap();
                         bits(&total)
                     });
                     assert!(
@@ -239,6 +314,28 @@ mod tests {
         assert!(sentence.contains("rank 0 of 1 has other nodes than those of its share of 4 leaves"), "{sentence}");
         let sentence = sum(&group, "gradients", 4, &nodes(0..4), &mut total[1..]).unwrap_err().to_string();
         assert!(sentence.contains("37 numbers in one of them, for a sum of 36"), "{sentence}");
+    }
+
+    /// Memory that is asked for in the middle of a sum might not be there, and the others would wait.
+    #[test]
+    fn buffers_that_are_there_are_not_made_larger_by_a_sum() {
+        for leaves in [3, 7, 16] {
+            for size in [2, 3] {
+                on_ranks(size, |group| {
+                    let mut buffers = Buffers::of(group, leaves, LENGTH).unwrap();
+                    let before = (buffers.send.capacity(), buffers.receive.capacity());
+                    let mut total = vec![0.0; LENGTH];
+                    let nodes = nodes(group.share(leaves));
+                    sum_with(&mut buffers, group, "gradients", leaves, &nodes, &mut total).unwrap();
+                    assert!(buffers.send.len() + buffers.receive.len() > 0, "they are used");
+                    assert_eq!((buffers.send.capacity(), buffers.receive.capacity()), before, "{leaves} leaves");
+                    let held = Held::of(size, leaves, LENGTH);
+                    assert!(nodes.len() <= held.nodes && buffers.send.len() + buffers.receive.len() <= held.buffers);
+                });
+            }
+        }
+        let held = Held::of(3, 16, 1 << 24);
+        assert!((IN_FLIGHT / 2..=IN_FLIGHT + 7).contains(&held.buffers), "{held:?}");
     }
 
     #[test]

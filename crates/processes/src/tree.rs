@@ -82,6 +82,16 @@ impl<T> Accumulator<T> {
     }
 }
 
+/// The most nodes that an [`Accumulator`] of these leaves holds while the next of them is computed.
+pub fn most_held(leaves: Range<usize>) -> usize {
+    let mut places = Accumulator::starting_at(leaves.start);
+    leaves.fold(0, |most, _| {
+        let held = places.nodes().len();
+        places.push((), |(), ()| ());
+        most.max(held)
+    })
+}
+
 /// The places of the nodes that an [`Accumulator`] ends with after these leaves.
 pub fn cover(leaves: Range<usize>) -> Vec<Node<()>> {
     let mut places = Accumulator::starting_at(leaves.start);
@@ -223,6 +233,14 @@ mod tests {
                 assert_eq!(sums.into_nodes(), cover(first..first + count));
             }
         }
+    }
+
+    #[test]
+    fn from_the_first_leaf_on_as_many_nodes_wait_as_the_number_of_leaves_has_bits_after_the_highest() {
+        for count in 1..200usize {
+            assert_eq!(most_held(0..count), count.ilog2() as usize, "{count} leaves");
+        }
+        assert_eq!((most_held(3..3), most_held(1..2), most_held(1..3)), (0, 0, 1));
     }
 
     #[test]

@@ -3,7 +3,11 @@
 //! A rank has the nodes of the [tree](kindling_processes::tree) that its normalisation groups fill. They are read to the host, where
 //! [`kindling_processes::reduce`] adds those of all ranks in the order of the tree: float32 and float32, which is what one process adds.
 //! Where NCCL connects the ranks, they stay on their GPUs, and so do the additions; the sum alone is read. What comes back is kept in host
-//! memory until the step is committed. So a rank that runs out of memory after the exchange computes what follows it again, alone.
+//! memory until the next step begins. So a rank that runs out of memory after the exchange computes what follows it again, alone.
+//!
+//! What a rank needs for that in host memory, which is the sum and the buffers of the exchange, it takes when it has computed its nodes
+//! and before it says so. Where there is not so much, it has run out of memory like one that does not get through its backward pass, and
+//! nobody waits in the middle of an exchange. `kindling plan --processes` counts the same bytes ([`reduce::Held`]).
 //!
 //! Each rank says where it has its nodes before they move. Only if all have them on GPUs does NCCL move them. Otherwise, and if it fails,
 //! all read theirs to the host and say so again: a rank whose device fails in that is back at the same word when it has computed again.
@@ -12,7 +16,8 @@ use std::time::Instant;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_processes::reduce::{self, room_on_device};
+use kindling_memory::grant_host;
+use kindling_processes::reduce::{self, Buffers, room_on_device};
 use kindling_processes::tree::Node;
 use serde::{Deserialize, Serialize};
 
@@ -50,43 +55,75 @@ pub(crate) fn over_ranks<M: Module>(
     if let Some(shared) = ranks.shared.borrow().as_ref().filter(|shared| shared.step == step) {
         return Ok(shared.on(&tensors, device));
     }
+    // The sum of the step before is of no use any more, and this one needs its memory.
+    drop(ranks.shared.take());
     let began = Instant::now();
     let nodes = mine();
     let layout = nodes.first().map(|node| Layout::of(&node.sum, &tensors));
     // Whoever has no group does not know how long the sum is, so NCCL is for batches of which every rank has a part.
     let everyone_has_some = groups >= ranks.group().size();
     let room = layout.as_ref().filter(|_| everyone_has_some && ranks.has_nccl());
-    let room = room.map(|layout| room_on_device(ranks.group(), groups, layout.length(&tensors)));
+    let room = room.map(|layout| room_on_device(ranks.group().size(), groups, layout.length(&tensors)));
     let join = |sums: Sums| -> Result<Tensor<1>, String> {
         joined(layout.as_ref().ok_or("a node without a layout")?, sums, &tensors)
     };
     let mut nodes = Nodes::of(nodes, join, room, device).map_err(|text| failed(&text))?;
+    // Whoever has no group learns how long the sum is from the others, and takes what it needs then.
+    let length = layout.as_ref().map_or(0, |layout| layout.length(&tensors));
+    let mut host = Host::of(ranks, groups, length).map_err(|text| failed(&text))?;
     let seconds = began.elapsed().as_secs_f64();
     let told = layout.clone().filter(|_| !everyone_has_some);
-    let (layout, numbers) = loop {
+    let layout = loop {
         let mine = Computed { seconds, layout: told.clone(), on_device: nodes.are_on_device() };
         let all = ranks.agree("sums", mine)?;
         ranks.took(&all.iter().map(|computed| computed.seconds).collect::<Vec<_>>());
         let layout = layout.clone().or_else(|| all.iter().find_map(|computed| computed.layout.clone()));
         let layout = layout.ok_or_else(|| failed("the batch is empty"))?;
-        let mut numbers = vec![0.0; layout.length(&tensors)];
-        if sum(ranks, groups, &nodes, &all, &mut numbers)? {
-            break (layout, numbers);
+        host.numbers.resize(layout.length(&tensors), 0.0);
+        if sum(ranks, groups, &nodes, &all, &mut host)? {
+            break layout;
         }
         nodes = nodes.into_host().map_err(|text| failed(&text))?;
     };
-    let shared = Shared { step, groups, layout, numbers };
+    drop(nodes);
+    let shared = Shared { step, groups, layout, numbers: host.numbers };
     let sums = shared.on(&tensors, device);
     *ranks.shared.borrow_mut() = Some(shared);
     Ok(sums)
 }
 
+/// What a rank takes of host memory before it says that it has computed its groups.
+struct Host {
+    /// For the sum over all ranks.
+    numbers: Vec<f32>,
+    buffers: Buffers,
+}
+
+impl Host {
+    /// For a sum of so many numbers over so many groups.
+    ///
+    /// # Errors
+    /// The sentence of a lack of memory.
+    fn of(ranks: &Ranks, groups: usize, length: usize) -> Result<Self, String> {
+        let held = reduce::Held::of(ranks.group().size(), groups, length);
+        let bytes = (length + held.buffers) * size_of::<f32>();
+        // The budget is asked first: it is kept by those who ask.
+        let _granted = grant_host(bytes as u64)?;
+        let refused = |_| format!("memory allocation of {bytes} bytes failed, for the exchange of gradients");
+        let mut numbers = Vec::new();
+        numbers.try_reserve_exact(length).map_err(refused)?;
+        let buffers = Buffers::of(ranks.group(), groups, length).map_err(refused)?;
+        Ok(Self { numbers, buffers })
+    }
+}
+
 /// The sum of all ranks' nodes, if all have theirs in the same kind of memory and it could be moved. Every rank gets the same answer.
-fn sum(ranks: &Ranks, groups: usize, nodes: &Nodes, all: &[Computed], numbers: &mut [f32]) -> Result<bool, TrainError> {
+fn sum(ranks: &Ranks, groups: usize, nodes: &Nodes, all: &[Computed], host: &mut Host) -> Result<bool, TrainError> {
+    let Host { numbers, buffers } = host;
     let of_nccl = all.iter().filter(|computed| computed.on_device).count();
     match nodes {
         Nodes::OnHost(nodes) if of_nccl == 0 => {
-            reduce::sum(ranks.group(), "gradients", groups, nodes, numbers)?;
+            reduce::sum_with(buffers, ranks.group(), "gradients", groups, nodes, numbers)?;
             Ok(true)
         }
         Nodes::OnDevice(nodes) if of_nccl == all.len() => {

@@ -47,11 +47,11 @@ pub unsafe trait DeviceMemory {
     fn read(&self, floats: &mut [f32]) -> Result<(), String>;
 }
 
-/// Floats of the room for a sum of `length` numbers over `leaves` leaves: at most 16 MiB and a few bytes.
-pub fn room_on_device(group: &Group, leaves: usize, length: usize) -> usize {
-    let plan = Plan::new(group.size(), leaves, IN_FLIGHT);
+/// Floats of the room on each of `size` ranks for a sum of `length` numbers over `leaves` leaves: at most 16 MiB and a few bytes.
+pub fn room_on_device(size: usize, leaves: usize, length: usize) -> usize {
+    let plan = Plan::new(size, leaves, IN_FLIGHT);
     let round = plan.round.min(length);
-    round + plan.all() * round.div_ceil(group.size())
+    round + plan.all() * round.div_ceil(size)
 }
 
 /// [`super::sum`] of vectors in memory of GPUs, with the same bits in `total`, which is in host memory. `places` are those of the nodes

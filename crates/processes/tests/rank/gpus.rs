@@ -22,7 +22,11 @@ struct Memory {
 impl Memory {
     fn of(group: &Group, nodes: Vec<Node<Vec<f32>>>, leaves: usize, length: usize) -> Self {
         let addresses = nodes.iter().map(|node| node.sum.as_ptr() as u64).collect();
-        Self { addresses, room: UnsafeCell::new(vec![f32::NAN; room_on_device(group, leaves, length)]), _nodes: nodes }
+        Self {
+            addresses,
+            room: UnsafeCell::new(vec![f32::NAN; room_on_device(group.size(), leaves, length)]),
+            _nodes: nodes,
+        }
     }
 
     #[allow(unsafe_code)]
