@@ -65,3 +65,26 @@ fn a_prediction_holds_for_optimizers_formats_frozen_weights_and_averages() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// Where each process computes less, it holds fewer images, but what the exchange takes comes on top.
+#[test]
+fn a_plan_for_several_processes_counts_the_exchange_and_divides_by_ghost_batches() {
+    let plan = |flags: &str| {
+        let mut command = kindling();
+        command.args("plan --device cpu --memory 8GiB --model resnet18 --image-size 32 --format json".split(' '));
+        Outcome::of(command.env_remove("RUST_BACKTRACE").args(flags.split_whitespace()))
+    };
+    let peak = |flags: &str| {
+        let plan = plan(flags).succeeded().result();
+        let peak = plan["rows"][0]["prediction"]["peak"].as_u64().unwrap();
+        (plan["processes"].as_u64().unwrap(), peak)
+    };
+    let (one, four) = (peak("--batch-size 32 --workers 0"), peak("--batch-size 32 --workers 0 --processes 4"));
+    assert_eq!((one.0, four.0), (1, 4));
+    assert!(one.1.abs_diff(four.1) > 1 << 20, "{one:?} {four:?}");
+    let short = plan("--batch-size 8 --processes 2").refused();
+    for words in ["1 group", "2 processes", "--batch-size 16", "--ghost-batch-size 4"] {
+        assert!(short.contains(words), "`{words}` is not said: {short}");
+    }
+    assert!(plan("--processes 2").refused().contains("--batch-size"));
+}

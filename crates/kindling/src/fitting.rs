@@ -18,13 +18,14 @@ use crate::model::AnyModel;
 /// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
 /// group at a time, which larger micro-batches do not make faster, and with activation checkpointing if the
 /// system's limit asks for it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
-/// `decoding` is what reading an image takes, in bytes.
+/// `decoding` is what reading an image takes, in bytes; `processes` is how many divide a batch.
 pub(crate) fn starting_plan(
     config: &RunConfig,
     trace: &Trace,
     device: &Device,
     budget: Option<u64>,
     decoding: u64,
+    processes: usize,
 ) -> Plan {
     let group = config.train.largest_group();
     let fixed = config.train.activation_checkpointing;
@@ -36,7 +37,7 @@ pub(crate) fn starting_plan(
         (None, Some((share, _))) => (group, share),
         (None, None) => (group, u64::MAX),
     };
-    let situation = |checkpointing| Situation { decoding, ..situation(config, checkpointing, device) };
+    let situation = |checkpointing| Situation { decoding, processes, ..situation(config, checkpointing, device) };
     let levels = fixed.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&checkpointing| {
         let (micro_batch, _) = planner::largest_micro_batch(trace, &situation(checkpointing), budget)?;
@@ -55,7 +56,7 @@ const LEFT_FREE: u64 = 16;
 pub(crate) fn take_planned(config: &RunConfig, device: &Device, budget: Option<u64>) -> Result<()> {
     let Some(free) = cuda::index_of(device).and_then(cuda::free) else { return Ok(()) };
     let trace = AnyModel::find(&config.model.name)?.trace(&config.model_options(), config.data.preprocess.size)?;
-    let start = starting_plan(config, &trace, device, budget, 0);
+    let start = starting_plan(config, &trace, device, budget, 0, 1);
     let micro_batch = config.train.micro_batch.unwrap_or(start.micro_batch);
     take(&trace, &Situation { micro_batch, ..situation(config, start.checkpointing, device) }, device, free);
     Ok(())
@@ -116,6 +117,7 @@ fn situation_of_steps(train: &TrainConfig, checkpointing: Checkpointing, device:
         },
         ema: train.ema.is_some(),
         element_bytes: train.precision.bytes(),
+        mixes: config.data.augment.policy().mixes(),
         ..Situation::whole_batch(train.batch_size, target(device))
     }
 }
@@ -132,6 +134,7 @@ pub(crate) fn does_not_fit(
     device: &Device,
     budget: Option<u64>,
     decoding: u64,
+    processes: usize,
 ) -> String {
     let mut lines = vec!["what this model keeps for its backward pass, largest first:".to_string()];
     let least = situation(config, Checkpointing::None, device);
@@ -154,7 +157,7 @@ pub(crate) fn does_not_fit(
         // Of the layers alone: memory is what there is none of.
         let trace = AnyModel::find(model).and_then(|model| model.trace(&altered.model_options(), size));
         let Ok(trace) = trace else { return false };
-        let situation = Situation { ghost_batch_size, decoding, ..smallest };
+        let situation = Situation { ghost_batch_size, decoding, processes, ..smallest };
         planner::largest_micro_batch(&trace, &situation, budget).is_some()
     };
     let (size, group) = (config.data.preprocess.size, config.train.ghost_batch_size);

@@ -12,6 +12,8 @@ use crate::choice::Choice;
 pub(crate) const MOST_WORKERS: usize = 1024;
 /// As many of anything as one after another makes sense.
 const MOST_TIMES: u64 = 1_000_000_000;
+/// More processes than anybody starts for one run.
+const MOST_PROCESSES: u64 = 65_536;
 /// More runs than anybody averages over.
 const MOST_SEEDS: u64 = 1000;
 /// A day, beyond which nobody waits for a measurement.
@@ -53,6 +55,11 @@ pub(crate) fn samples_none_or_auto(text: &str) -> Result<Choice<usize>, String> 
     let choice: Choice<usize> = text.parse()?;
     choice.fixed().map_or(Ok(()), |samples| within("number of samples", samples, 0..=MOST_SAMPLES))?;
     Ok(choice)
+}
+
+/// Processes of a run.
+pub(crate) fn processes() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MOST_PROCESSES)
 }
 
 /// Pixels of a side of a model's input, or of an image on disk.

@@ -136,7 +136,11 @@ fn share_machine(ranks: &Ranks) -> Result<()> {
 
 /// Fails if a batch has fewer normalisation groups than there are processes, of which some would have nothing to do.
 pub(crate) fn check_groups(train: &TrainConfig, ranks: &Ranks) -> Result<()> {
-    let (size, batch, ghost) = (ranks.group().size(), train.batch_size, train.ghost_batch_size);
+    check_divisible(train.batch_size, train.ghost_batch_size, ranks.group().size())
+}
+
+/// The same of a batch in ghost batches of at most `ghost` samples, and `size` processes.
+pub(crate) fn check_divisible(batch: usize, ghost: usize, size: usize) -> Result<()> {
     let groups = normalisation_groups(batch, ghost).len();
     if groups >= size {
         return Ok(());

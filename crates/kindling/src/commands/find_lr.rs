@@ -76,7 +76,7 @@ impl Args {
         let (network, _) = K::initial(config, &chosen.device)?;
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
         let trace = K::trace(config, &network);
-        let start = starting_plan(config, &trace, &chosen.device, budget, decoding);
+        let start = starting_plan(config, &trace, &chosen.device, budget, decoding, 1);
         let loader = loaders::training(config, dataset, self.format == Format::Json)?;
         let mut step_at = K::steps(network, config, &chosen.device, start)?;
         let stop = interrupt::flag()?;

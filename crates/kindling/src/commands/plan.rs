@@ -24,6 +24,7 @@ use crate::device::{DeviceChoice, cuda};
 use crate::model::AnyModel;
 use crate::output::{self, note, out};
 use crate::ranges;
+use crate::ranks::check_divisible;
 
 /// Say what fits into a given memory, and what it costs
 ///
@@ -42,13 +43,18 @@ pub(crate) struct Args {
     /// Side of the square images, at most 8192
     #[arg(long, value_name = "PIXELS", default_value_t = IMAGE_SIZE)]
     image_size: usize,
-    /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process [default: what this machine has]
+    /// The memory there is, like 8GiB, 500MiB or 6GB; on the CPU that of the process [default: what this machine has, and of several
+    /// processes on its CPU each its part]
     #[arg(long, value_name = "SIZE")]
     memory: Option<MemorySize>,
     /// Samples of an optimizer step, 1 to 1048576, which micro-batches divide by whole ghost batches [default: as many as fit
     /// at once; 8 for --out]
     #[arg(long, value_name = "N", value_parser = ranges::samples())]
     batch_size: Option<usize>,
+    /// Processes that a launcher starts for the run, 1 to 65536, and that divide a batch of --batch-size by whole ghost batches. The plan
+    /// is of the process that needs the most, with what the exchange of gradients takes besides
+    #[arg(long, value_name = "N", value_parser = ranges::processes(), default_value_t = 1)]
+    processes: usize,
     /// Ghost batch size: the most samples whose statistics batch norm takes together, 1 to 1048576
     #[arg(long, alias = "norm-group", value_name = "N", value_parser = ranges::samples(), default_value_t = usual().ghost_batch_size)]
     ghost_batch_size: usize,
@@ -126,14 +132,19 @@ impl Args {
         if self.classes < 2 || self.channels == 0 {
             bail!("a network needs at least 2 --classes and 1 of --channels");
         }
+        if self.processes > 1 {
+            let Some(batch) = self.batch_size else { bail!("--processes divide a batch: give --batch-size too") };
+            check_divisible(batch, self.ghost_batch_size, self.processes)?;
+        }
         if self.device == DeviceChoice::Auto {
             self.device = if self.device.is_cpu() { DeviceChoice::Cpu } else { DeviceChoice::Cuda(0) };
         }
         self.target()?;
         let model = if self.all { None } else { Some(AnyModel::find(&self.model)?) };
         if self.memory.is_none() {
-            self.memory = Some(memory_here(self.device)?);
-            note!("{} is what a run may use of {} here; --memory plans for another amount", self.memory(), self.device);
+            self.memory = Some(memory_here(self.device, self.processes)?);
+            let who = if self.processes == 1 { "a run" } else { "each process" };
+            note!("{} is what {who} may use of {} here; --memory plans for another amount", self.memory(), self.device);
         }
         match model {
             Some(model) => self.one(&model)?,
@@ -165,6 +176,8 @@ impl Args {
             decoding: self.source_size.map_or(0, |side| self.decoding(side)),
             target: self.target()?,
             element_bytes: precision.bytes(),
+            processes: self.processes,
+            mixes: false,
         })
     }
 
@@ -212,7 +225,11 @@ impl Args {
     }
 
     fn print(&self, model: &AnyModel, trace: &Trace, rows: &[Row]) {
-        let batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
+        let mut batch = self.batch_size.map_or("as large as fits".to_string(), |batch| batch.to_string());
+        if self.processes > 1 {
+            // Writing to a string cannot fail.
+            let _ = write!(batch, " in {} processes", self.processes);
+        }
         out!(
             "{} at {}x{}, {}, {} classes, on {} with {}:\nbatch {batch}, ghost batches of at most {}",
             model.key(),
@@ -259,6 +276,12 @@ impl Args {
         } else {
             out!("Figures for CUDA were compared with a stand-in for its driver, not with a GPU.");
         }
+        if self.processes > 1 {
+            out!(
+                "Of the process that needs the most. What MPI and NCCL take for themselves is not counted, and with\n\
+                 mixup or CutMix each process holds whole batches."
+            );
+        }
     }
 
     fn as_json(&self, model: &AnyModel, trace: &Trace, rows: &[Row]) -> Value {
@@ -277,7 +300,7 @@ impl Args {
         json!({
             "model": model.key(), "image_size": self.image_size, "channels": self.channels, "classes": self.classes,
             "device": self.device.to_string(), "memory": self.memory().0, "batch_size": self.batch_size,
-            "norm_group": self.ghost_batch_size, "macs": trace.macs(), "rows": rows,
+            "norm_group": self.ghost_batch_size, "processes": self.processes, "macs": trace.macs(), "rows": rows,
         })
     }
 
@@ -376,11 +399,11 @@ impl Args {
     }
 }
 
-/// What this machine has of a device's memory.
-fn memory_here(device: DeviceChoice) -> Result<MemorySize> {
+/// What this machine has of a device's memory for each of so many processes. Each has a GPU of its own.
+fn memory_here(device: DeviceChoice, processes: usize) -> Result<MemorySize> {
     let found = match device {
         DeviceChoice::Cuda(index) => cuda::free(index),
-        _ => default_budget().map(|(share, _)| share),
+        _ => default_budget().map(|(share, _)| share / processes as u64),
     };
     match found {
         Some(bytes) => Ok(MemorySize(bytes)),

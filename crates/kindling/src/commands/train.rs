@@ -374,6 +374,7 @@ impl Args {
         let trace = K::trace(&config, &network);
         let parameters = parameters::count(&network);
         let decoding = largest_decoding_bytes(dataset, &config.data.preprocess);
+        let processes = ranks.group().size();
         let setup = Setup {
             model_name: &config.model.name,
             note: note(&config),
@@ -381,7 +382,7 @@ impl Args {
             train: loaders::training(&config, dataset, self.telling.quiet)?,
             run,
             stop: interrupt::flag()?,
-            start: starting_plan(&config, &trace, &device, budget, decoding),
+            start: starting_plan(&config, &trace, &device, budget, decoding, processes),
             faults,
             ranks: Rc::clone(ranks),
         };
@@ -418,7 +419,7 @@ impl Args {
             ended
         {
             if ranks.is_first() {
-                note!("{}", does_not_fit(&config, &trace, &device, budget, decoding));
+                note!("{}", does_not_fit(&config, &trace, &device, budget, decoding, processes));
             }
             return Err(error.into());
         }

@@ -1,7 +1,7 @@
 //! Predicts the memory of a training step from the trace alone.
 //!
 //! The planner simulates a step: the forward pass allocates and frees the tensors that the layers allocate and free, the
-//! backward pass walks Burn's gradient graph in Burn's order, then come the optimizer's update (old and new weights and
+//! backward pass walks Burn's gradient graph in Burn's order, then come the exchange with other processes, the optimizer's update (old and new weights and
 //! moments side by side, because a step that fails must change nothing) and, on the CPU, the tensor that a checkpoint is writing
 //! and the images that loader threads read meanwhile. The phases before and after the steps need less: weights of a file are read
 //! into a network that has none of its own, and the best weights are evaluated after the state is freed. What each operation
@@ -11,6 +11,7 @@
 mod backward;
 mod bands;
 mod cuda;
+mod exchange;
 mod forward;
 mod graph;
 mod ledger;
@@ -95,10 +96,15 @@ pub struct Situation {
     pub target: Target,
     /// Bytes of an element of a feature map: 4 for float32. Weights, gradients and moments are float32.
     pub element_bytes: usize,
+    /// Processes that divide the normalisation groups of a batch, at least 1. The step is that of the process that needs the most.
+    pub processes: usize,
+    /// Whether each of several processes reads a batch as a whole, as it does where images are mixed with each other.
+    pub mixes: bool,
 }
 
 impl Situation {
-    /// A float32 step that computes `batch` samples at once in ghost batches of the usual size, with AdamW, nothing frozen and one loader thread.
+    /// A float32 step that computes `batch` samples at once in ghost batches of the usual size, with AdamW, nothing frozen, one loader
+    /// thread and one process.
     pub fn whole_batch(batch: usize, target: Target) -> Self {
         Self {
             micro_batch: batch,
@@ -112,14 +118,32 @@ impl Situation {
             decoding: 0,
             target,
             element_bytes: 4,
+            processes: 1,
+            mixes: false,
         }
     }
 
-    /// The samples that are computed at once at most.
+    /// The normalisation groups of a batch.
+    fn groups(&self) -> usize {
+        normalisation_groups(self.batch, self.ghost_batch_size).len()
+    }
+
+    /// The samples that are computed at once at most: several processes compute one group after the other on any device.
     fn most_at_once(&self) -> usize {
         match self.target {
-            Target::Cpu { .. } => largest_group(self.batch, self.ghost_batch_size),
-            Target::Cuda => self.batch,
+            Target::Cuda if self.processes == 1 => self.batch,
+            _ => largest_group(self.batch, self.ghost_batch_size),
+        }
+    }
+
+    /// The samples of a batch that a process reads at most.
+    fn rows_read(&self) -> usize {
+        match self.mixes {
+            true => self.batch,
+            false => {
+                let share = self.groups().div_ceil(self.processes.max(1));
+                self.batch.min(share * largest_group(self.batch, self.ghost_batch_size))
+            }
         }
     }
 
@@ -138,6 +162,8 @@ pub enum Phase {
     Forward,
     /// The backward pass.
     Backward,
+    /// The exchange of gradients between several processes.
+    Exchange,
     /// The optimizer's update.
     Update,
     /// Copying a tensor for a checkpoint. On the CPU only, where the copy is in the same memory as the tensors.
@@ -224,6 +250,7 @@ fn simulate(trace: &Trace, situation: &Situation) -> Ledger {
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
     pass::micro_batch(&graph, situation, &mut ledger);
+    exchange::exchange(&graph, situation, &mut ledger);
     update::step_and_save(&graph, situation, &mut ledger);
     ledger
 }

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use kindling_layers::pass::normalisation_groups;
-
 use super::graph::Graph;
 use super::ledger::{BufferId, Ledger, Part};
 use super::node::{Node, Place};
-use super::{Checkpointing, Phase, Situation, Target, WEIGHT_BYTES, cuda, update};
+use super::{Checkpointing, Phase, Situation, Target, WEIGHT_BYTES, cuda, exchange, update};
 
 /// A tensor: a buffer, or a view of one that is not contiguous.
 #[derive(Clone, Copy, Debug)]
@@ -60,12 +58,11 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
 }
 
 /// The most sums of gradients that there are while a micro-batch is computed. On the CPU normalisation groups are added in a binary tree,
-/// so before group `n` there are as many as `n` has bits set; elsewhere there is one.
-fn sums_at_once(situation: &Situation) -> u32 {
-    let groups = normalisation_groups(situation.batch, situation.ghost_batch_size).len();
+/// so before group `n` there are as many as `n` has bits set; elsewhere there is one. Several processes add in the tree everywhere.
+fn sums_at_once(situation: &Situation) -> usize {
     match situation.target {
-        Target::Cpu { .. } => groups.ilog2(),
-        Target::Cuda => u32::from(situation.batch > situation.micro_batch),
+        Target::Cuda if situation.processes == 1 => usize::from(situation.batch > situation.micro_batch),
+        _ => exchange::waiting(situation),
     }
 }
 

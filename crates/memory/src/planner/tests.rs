@@ -210,6 +210,56 @@ fn after_a_micro_batch_only_its_gradients_are_left() {
     }
 }
 
+/// Beside its share of the images a process holds the sums of its groups, the sum of all until the next step, and the buffers of the
+/// exchange.
+#[test]
+fn several_processes_hold_what_the_exchange_takes_and_read_their_share() {
+    use kindling_processes::reduce::Held;
+
+    let trace = trace();
+    let graph = Graph::of_run(&trace, Freeze::None);
+    let numbers = update::gradients(&graph).sum::<u64>() / WEIGHT_BYTES + graph.statistics.iter().sum::<u64>();
+    for target in [CPU, Target::Cuda] {
+        let of = |processes, groups: usize, mixes| {
+            let whole = Situation::whole_batch(2 * groups, target);
+            Situation { ghost_batch_size: 2, micro_batch: 2, processes, mixes, ..whole }
+        };
+        let simulated = |situation: Situation| {
+            let mut ledger = Ledger::default();
+            ledger.add_all(Part::Gradients, update::gradients(&graph));
+            exchange::exchange(&graph, &situation, &mut ledger);
+            ledger
+        };
+        let gradients: u64 = update::gradients(&graph).sum();
+        assert_eq!(simulated(of(1, 12, false)).peak().total(), gradients, "one process exchanges nothing");
+        for (processes, groups) in [(2, 4), (3, 16), (4, 4), (5, 33)] {
+            let held = Held::of(processes, groups, numbers as usize);
+            let ledger = simulated(of(processes, groups, false));
+            let nodes = held.nodes as u64 * numbers * WEIGHT_BYTES;
+            let on_cpu = nodes + (numbers + held.buffers as u64) * WEIGHT_BYTES;
+            let most = match target {
+                Target::Cuda => nodes + WEIGHT_BYTES * numbers.max(held.room as u64),
+                Target::Cpu { .. } => on_cpu,
+            };
+            assert_eq!(ledger.peak().total(), most, "{processes} processes, {groups} groups on {target:?}");
+            let kept = if target == Target::Cuda { 0 } else { numbers * WEIGHT_BYTES };
+            assert_eq!(ledger.live(Part::Gradients), kept + gradients);
+            let (share, all) =
+                (predict(&trace, &of(processes, groups, false)), predict(&trace, &of(processes, groups, true)));
+            let batch = 3 * 128 * 128 * 2 * 4;
+            let (mine, whole) = (groups.div_ceil(processes) as u64 * batch, groups as u64 * batch);
+            if target == CPU && share.phase == all.phase && share.phase != Phase::Checkpoint {
+                assert_eq!(all.overhead - share.overhead, 3 * (whole - mine), "the batch in use, and two of a loader");
+            }
+        }
+    }
+    let at_once = |processes| {
+        let situation = Situation { ghost_batch_size: 8, processes, ..Situation::whole_batch(64, Target::Cuda) };
+        largest_micro_batch(&trace, &situation, u64::MAX).map(|(size, _)| size)
+    };
+    assert_eq!((at_once(1), at_once(2)), (Some(64), Some(8)), "several processes compute one group after the other");
+}
+
 #[test]
 fn a_decoder_keeps_less_if_its_blocks_are_recomputed() {
     let trace = Trace::of(&WithDecoder, FeatureMap::square(3, 128));

@@ -35,9 +35,9 @@ fn in_bytes(elements: u64) -> u64 {
     elements * WEIGHT_BYTES
 }
 
-/// Bytes of a global batch in host memory.
+/// Bytes of what a process reads of a global batch, in host memory.
 fn host_batch(graph: &Graph, situation: &Situation) -> u64 {
-    graph.maps[0].elements() * situation.batch as u64 * 4
+    graph.maps[0].elements() * situation.rows_read() as u64 * 4
 }
 
 /// Allocates what exists before and after every pass.
