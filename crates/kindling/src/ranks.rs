@@ -122,16 +122,23 @@ fn share_machine(ranks: &Ranks) -> Result<()> {
     let allowed = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let group = ranks.group();
-    let mine = (&group.hosts()[group.rank()], allowed.trim().to_owned());
-    let all = ranks.agree("cores", mine.1.clone())?;
-    let alike = group.hosts().iter().zip(&all).filter(|(host, cores)| (*host, *cores) == (mine.0, &mine.1)).count();
+    let all = ranks.agree("cores", allowed.trim().to_owned())?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if alike > 1 && std::env::var_os("RAYON_NUM_THREADS").is_none() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads((cores / alike).max(1));
+    let mine = cores_of(group.rank(), group.hosts(), &all, cores);
+    if mine < cores && std::env::var_os("RAYON_NUM_THREADS").is_none() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(mine);
         pool.build_global().context("the cores cannot be divided")?;
     }
     budget::share_among(group.local_size());
     Ok(())
+}
+
+/// The cores of `cores` that a process computes on, at least one: it divides them with those on its host that may use the same ones. What
+/// cores each process may use is in the words of the system.
+fn cores_of(rank: usize, hosts: &[String], allowed: &[String], cores: usize) -> usize {
+    let place = |rank: usize| (hosts.get(rank), allowed.get(rank));
+    let alike = (0..hosts.len()).filter(|other| place(*other) == place(rank)).count();
+    (cores / alike.max(1)).max(1)
 }
 
 /// Fails if a batch has fewer normalisation groups than there are processes, of which some would have nothing to do.
@@ -333,4 +340,29 @@ fn folder_for_signs(ranks: &Ranks, run: Option<&Path>) -> String {
     let folder = shared.filter(|folder| fs::create_dir(folder).is_ok());
     let folder = folder.unwrap_or_else(|| std::env::temp_dir().join(format!("kindling-{name}")));
     folder.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cores_of_a_host_are_divided_among_its_processes_that_are_not_bound_to_their_own() {
+        let cores = |rank: usize, ranks: &[(&str, &str)], cores: usize| {
+            let (hosts, allowed): (Vec<String>, Vec<String>) =
+                ranks.iter().map(|(host, allowed)| ((*host).to_owned(), (*allowed).to_owned())).unzip();
+            cores_of(rank, &hosts, &allowed, cores)
+        };
+        let on_one = [("a", "0-7"); 4];
+        assert_eq!((0..4).map(|rank| cores(rank, &on_one, 8)).collect::<Vec<_>>(), [2; 4]);
+        assert_eq!(cores(0, &on_one[..3], 8), 2, "what is left over is nobody's");
+        assert_eq!(cores(0, &on_one, 2), 1, "a process has a thread");
+        // Two hosts, of which the second has more processes.
+        let on_two = [("a", "0-7"), ("b", "0-7"), ("b", "0-7")];
+        assert_eq!((0..3).map(|rank| cores(rank, &on_two, 8)).collect::<Vec<_>>(), [8, 4, 4]);
+        // Bound to cores of their own, of which the system tells a process alone.
+        let bound = [("a", "0-3"), ("a", "4-7")];
+        assert_eq!((cores(0, &bound, 4), cores(1, &bound, 4)), (4, 4));
+        assert_eq!(cores(0, &[("a", "0-7")], 8), 8);
+    }
 }
