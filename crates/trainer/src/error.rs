@@ -120,7 +120,7 @@ pub enum TrainError {
     Apart {
         /// After which step.
         step: u64,
-        /// The last multiple of the steps between comparisons before it, after which they were the same.
+        /// The last step after which they were found to be the same.
         since: u64,
         /// Which, with its machine.
         rank: String,

@@ -9,9 +9,9 @@ use kindling_runs::Event;
 use crate::checkpointable::Checkpointable;
 use crate::error::TrainError;
 use crate::journal::{Observer, Trained};
-use crate::run::{Run, STEPS_BETWEEN_COMPARISONS, Setup};
+use crate::run::{Run, Setup};
 use crate::schedule::Length;
-use crate::state::{Progress, Settled, TrainState};
+use crate::state::{Progress, STEPS_BETWEEN_COMPARISONS, Settled, TrainState};
 use crate::training::{Committed, RunPhase, Training};
 use crate::warm_up::Warmed;
 
@@ -179,6 +179,9 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
                 waiting = 0.0;
             }
             self.step(&batch, started, waiting, observer)?;
+            if self.run.progress().step.is_multiple_of(STEPS_BETWEEN_COMPARISONS) {
+                self.run.compare_ranks()?;
+            }
             self.training.look(RunPhase::Step, &mut self.run, observer)?;
             let (step, last) = (self.run.progress().step, self.is_over());
             if self.run.is_to_stop() && (T::BY_EPOCH || !last) {
@@ -267,6 +270,6 @@ impl<'a, S: Checkpointable + Clone, T: Training<S>> Trainer<'a, S, T> {
         }
         run.copy_to_host();
         run.setup.ranks.beat(step);
-        if step.is_multiple_of(STEPS_BETWEEN_COMPARISONS) { run.compare_ranks() } else { Ok(()) }
+        Ok(())
     }
 }

@@ -67,9 +67,6 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Steps after which ranks compare all that they hold, as they do at the end of each epoch. It is read to the host for that.
-pub(crate) const STEPS_BETWEEN_COMPARISONS: u64 = 100;
-
 /// What the first rank found of a run that goes on.
 #[derive(Default, Serialize, Deserialize)]
 struct Found {
@@ -104,6 +101,8 @@ pub struct Run<'a, S> {
     host_copy: HostCopy,
     /// Whether the ranks have told each other that one of them is to stop.
     stop_agreed: bool,
+    /// The last step after which the ranks were found to hold the same.
+    same_after: u64,
 }
 
 /// Whether a run that is there is over.
@@ -128,6 +127,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
             checkpoints: Checkpoints::new(setup.run.checkpoints(), setup.model_name),
             host_copy: HostCopy::new(&setup.device),
             stop_agreed: false,
+            same_after: 0,
             setup,
         })
     }
@@ -256,6 +256,7 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
             self.go_on_as(asked);
             (self.journal.saved, self.journal.complete) = (found.step, found.complete);
         }
+        self.same_after = self.progress().last_comparison();
         Ok(found.longer)
     }
 
@@ -361,24 +362,24 @@ impl<'a, S: Checkpointable + Clone> Run<'a, S> {
         Ok(batch)
     }
 
-    /// Compares the state with that of the other ranks. All ranks call it.
+    /// Compares the state with that of the other ranks, once after a step. All ranks call it.
     ///
     /// # Errors
     /// [`TrainError::Apart`] if one is another, which all ranks learn.
-    pub(crate) fn compare_ranks(&self) -> Result<(), TrainError> {
+    pub(crate) fn compare_ranks(&mut self) -> Result<(), TrainError> {
         let (ranks, step) = (&self.setup.ranks, self.progress().step);
-        if ranks.is_alone() {
+        if ranks.is_alone() || self.same_after == step {
             return Ok(());
         }
         let snapshot = self.state().snapshot();
         let mine = snapshot.map_err(|text| TrainError::of_device(Some(step), 0, &text))?.sha256();
         let all = ranks.agree("hashes of weights", mine)?;
         match all.iter().position(|other| *other != all[0]) {
-            Some(rank) => {
-                let since = step.saturating_sub(1) / STEPS_BETWEEN_COMPARISONS * STEPS_BETWEEN_COMPARISONS;
-                Err(TrainError::Apart { step, since, rank: ranks.group().name_of(rank) })
+            Some(rank) => Err(TrainError::Apart { step, since: self.same_after, rank: ranks.group().name_of(rank) }),
+            None => {
+                self.same_after = step;
+                Ok(())
             }
-            None => Ok(()),
         }
     }
 

@@ -83,10 +83,20 @@ pub struct Progress {
     pub recovery_seconds: f64,
 }
 
+/// Steps after which ranks compare all that they hold, as they do at the end of each epoch. It is read to the host for that.
+pub(crate) const STEPS_BETWEEN_COMPARISONS: u64 = 100;
+
 /// No run has more steps, epochs, images or seconds than this.
 const MOST: u64 = 1 << 50;
 
 impl Progress {
+    /// The last step, up to this one, after which several ranks compare what they hold: a multiple of the steps between comparisons, or the
+    /// end of an epoch.
+    pub(crate) fn last_comparison(&self) -> u64 {
+        let by_count = self.step / STEPS_BETWEEN_COMPARISONS * STEPS_BETWEEN_COMPARISONS;
+        by_count.max(self.step.saturating_sub(self.batch as u64))
+    }
+
     /// Checks numbers that were read from a file: none is above 2^50, times are not negative, and nothing happened after the
     /// last step.
     ///
@@ -313,5 +323,19 @@ impl<L: Checkpointable> TrainState<L> {
             loss_scale: loss_scale.unwrap_or(self.loss_scale),
             progress,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_have_compared_what_they_hold_at_a_hundredth_step_or_the_end_of_an_epoch() {
+        let last = |step, batch| Progress { step, batch, ..Progress::default() }.last_comparison();
+        assert_eq!((last(0, 0), last(5, 5), last(99, 99)), (0, 0, 0), "the first epoch has not ended");
+        assert_eq!((last(12, 0), last(15, 3), last(17, 5)), (12, 12, 12), "it ended after step 12");
+        assert_eq!((last(100, 4), last(101, 5), last(199, 99)), (100, 100, 100));
+        assert_eq!((last(250, 3), last(250, 80)), (247, 200));
     }
 }
