@@ -88,7 +88,7 @@ pub fn most_held(leaves: Range<usize>) -> usize {
     leaves.fold(0, |most, _| {
         let held = places.nodes().len();
         places.push((), |(), ()| ());
-        most.max(held)
+        held.max(most)
     })
 }
 
