@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kindling_tests::{CLASSES, Outcome, checkpoints, events, json_of, kindling, picture, picture_folder, steps, train};
+use kindling_tests::{Outcome, events, json_of, kindling, picture, picture_folder, steps, train};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 
@@ -246,9 +246,42 @@ fn what_a_list_says_wrong_is_a_sentence_with_its_line() {
         let sentence = Outcome::of(&mut command).refused();
         assert!(sentence.contains("data.csv: line 2"), "{sentence}");
     }
-    // A run on samples that are no files has no list.
-    let run = trained.path("phantoms");
-    Outcome::of(&mut train(Path::new("phantoms"), &run, "--batch-size 8 --max-steps 1")).succeeded();
-    assert!(!run.join("data.csv").exists() && checkpoints(&run).len() == 1);
-    assert_eq!(CLASSES.len(), 3);
+}
+
+/// What another version of Kindling had is what stands in the list of a run: here it is written by hand.
+#[test]
+fn samples_of_an_embedded_data_set_that_another_version_had_are_named() {
+    let folder = tempdir().unwrap();
+    let run = folder.path().join("run");
+    let flags = "--batch-size 8 --max-steps 1 --workers 1";
+    Outcome::of(&mut train(Path::new("phantoms"), &run, flags)).succeeded();
+    let list = run.join("data.csv");
+    let text = fs::read_to_string(&list).unwrap();
+    assert_eq!(text.lines().count(), 1 + 480 + 96 + 150);
+    let score = Outcome::of(&mut eval(&run, "--split val")).succeeded();
+    let unchanged = serde_json::json!({"unchanged": 726, "added": 0, "missing": 0, "changed": 0, "moved": 0});
+    assert_eq!(score.result()["data_changes"], unchanged);
+    assert!(!score.stderr.contains("not what the run began with"), "{}", score.stderr);
+
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+    let (test_3, val_4, val_5) = (line(",test 3,"), line(",val 4,"), line(",val 5,"));
+    let then = text.replace(&format!("{test_3}\n"), "");
+    let then = then.replace(val_4, &val_4.replace("spiculated", "none"));
+    let then = then.replace(val_5, &val_5.replacen("val", "train", 1)) + "train,,none,train 480,,\n";
+    fs::write(&list, then).unwrap();
+    let outcome = Outcome::of(&mut eval(&run, "--split val")).succeeded();
+    let changes = serde_json::json!({"unchanged": 723, "added": 1, "missing": 1, "changed": 1, "moved": 1});
+    assert_eq!(outcome.result()["data_changes"], changes);
+    for said in
+        ["1 added (\"test 3\")", "1 missing (\"train 480\")", "1 changed (\"val 4\")", "this version of Kindling"]
+    {
+        assert!(outcome.stderr.contains(said), "{said}: {}", outcome.stderr);
+    }
+    // Such a run does not go on as if nothing were.
+    let sentence = Outcome::of(&mut resume(&run)).refused();
+    assert!(sentence.contains("1 missing (\"train 480\")") && sentence.contains("version of Kindling"), "{sentence}");
+
+    // A run of an earlier version has no list, and nothing is claimed.
+    fs::remove_file(&list).unwrap();
+    assert_eq!(Outcome::of(&mut eval(&run, "--split val")).succeeded().result()["data_changes"], Value::Null);
 }

@@ -81,16 +81,16 @@ fn a_column_of_numbers_is_read_from_both_notations_and_patients_stay_together() 
 fn a_changed_number_is_a_change_and_the_split_is_written_with_its_numbers() {
     let dir = tempfile::tempdir().unwrap();
     let dataset = ages(dir.path());
-    let before = FileList::of(&dataset).unwrap();
+    let before = FileList::of(&dataset);
     for json in [false, true] {
         let name = if json { "split.jsonl" } else { "split.csv" };
         let text = manifest_of(&dataset, dir.path(), dir.path(), true, json).unwrap();
         let again = manifest(dir.path(), name, &text, numbers("age")).unwrap();
-        assert!(before.changes(&FileList::of(&again).unwrap()).is_none(), "{text}");
+        assert!(before.changes(&FileList::of(&again)).is_none(), "{text}");
     }
     let changed = fs::read_to_string(dir.path().join("split.csv")).unwrap().replace(",70.5,", ",71,");
     let changed = manifest(dir.path(), "changed.csv", &changed, numbers("age")).unwrap();
-    assert_eq!(before.changes(&FileList::of(&changed).unwrap()).changed, ["07.png"]);
+    assert_eq!(before.changes(&FileList::of(&changed)).changed, ["07.png"]);
 }
 
 #[test]

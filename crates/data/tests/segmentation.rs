@@ -312,9 +312,9 @@ fn a_sample_is_read_with_its_mask_as_each_is_read_alone() {
 fn a_changed_mask_is_a_changed_sample() {
     let dir = tempfile::tempdir().unwrap();
     folder(dir.path(), 9, &[0, 1]);
-    let before = FileList::of(&dataset(dir.path())).unwrap();
+    let before = FileList::of(&dataset(dir.path()));
     grey(&dir.path().join("masks/04.png"), (6, 4), &[1, 0]);
-    let changes = before.changes(&FileList::of(&dataset(dir.path())).unwrap());
+    let changes = before.changes(&FileList::of(&dataset(dir.path())));
     assert_eq!((changes.changed.as_slice(), changes.unchanged), (["images/04.png".to_owned()].as_slice(), 8));
 }
 

@@ -320,7 +320,7 @@ pub(crate) fn looks_like_masks(name: &str) -> bool {
 }
 
 /// Whether a data set has this name; otherwise it is a path.
-fn is_named(name: &str) -> bool {
+pub(crate) fn is_named(name: &str) -> bool {
     NAMED.iter().any(|set| set.name == name) || kindling_medmnist::knows(name)
 }
 

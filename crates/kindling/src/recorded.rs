@@ -20,7 +20,7 @@ pub(crate) struct Again {
     pub(crate) list: Option<FileList>,
 }
 
-/// The list of a run; runs of earlier versions have none, and neither have those on samples that are no files.
+/// The list of a run; runs of earlier versions have none, and those of some have none where samples are no files.
 pub(crate) fn read(run: &RunDir) -> Result<Option<FileList>> {
     let path = run.data();
     if !path.exists() {
@@ -64,7 +64,7 @@ pub(crate) fn open_again(run: &RunDir, config: &RunConfig, place: &str, accepted
     let dataset = open(config, place, sides(list.as_ref()))?;
     let consequences =
         [", and normalisation constants stay", ", and the learning rate follows the new number of steps"];
-    compared(run, dataset, list, accepted, consequences)
+    compared(run, (dataset, dataset::is_named(place)), list, accepted, consequences)
 }
 
 /// [`open_again`] for the run of a GAN.
@@ -75,30 +75,34 @@ pub(crate) fn open_unlabelled_again(run: &RunDir, config: &GanRunConfig, place: 
     let list = read(run)?;
     let opening = Opening { recorded: sides(list.as_ref()), ..Opening::new(config.train.seed) };
     let dataset = dataset::open_unlabelled(place, config.data.split_rule, opening)?.dataset;
-    compared(run, dataset, list, accepted, [""; 2])
+    compared(run, (dataset, dataset::is_named(place)), list, accepted, [""; 2])
 }
 
-/// Compares a data set with the list of the run that goes on with it. Of a change that is accepted it is told what else stays, and
-/// what another number of training images does.
+/// Compares a data set, which comes with Kindling or from elsewhere, with the list of the run that goes on with it. Of a change that is
+/// accepted it is told what else stays, and what another number of training images does.
 fn compared(
     run: &RunDir,
-    dataset: Dataset,
+    (dataset, is_named): (Dataset, bool),
     list: Option<FileList>,
     accepted: bool,
     [stays, of_number]: [&str; 2],
 ) -> Result<Again> {
     let now = FileList::of(&dataset);
-    let (Some(before), Some(now)) = (&list, &now) else {
-        return Ok(Again { dataset, told: None, list: now });
+    let Some(before) = &list else {
+        return Ok(Again { dataset, told: None, list: Some(now) });
     };
-    let changes = before.changes(now);
+    let changes = before.changes(&now);
     if changes.is_none() {
         return Ok(Again { dataset, told: None, list: None });
     }
     let run_path = run.path().display();
     if !accepted {
+        let restore = match is_named {
+            true => "use the version of Kindling that the run began with",
+            false => "restore it",
+        };
         bail!(
-            "the data of {run_path} is not what it was: {changes}; restore it, go on with it as it is with --accept-changed-data, \
+            "the data of {run_path} is not what it was: {changes}; {restore}, go on with it as it is with --accept-changed-data, \
              or start a new run"
         );
     }
@@ -109,15 +113,14 @@ fn compared(
         );
     }
     let size = |list: &FileList, split| list.samples.iter().filter(|sample| sample.split == split).count();
-    let sizes = Split::ALL.map(|split| format!("{split} {} -> {}", size(before, split), size(now, split)));
+    let sizes = Split::ALL.map(|split| format!("{split} {} -> {}", size(before, split), size(&now, split)));
     // The order of an epoch depends on the number of samples alone.
-    let order = match size(before, Split::Train) == size(now, Split::Train) {
+    let order = match size(before, Split::Train) == size(&now, Split::Train) {
         true => String::new(),
         false => format!("; the epoch it is in is drawn anew{of_number}"),
     };
-    let told = format!(
-        "going on with data that has changed: {changes}. What was there keeps its split ({}){stays}{order}",
-        sizes.join(", ")
-    );
-    Ok(Again { dataset, told: Some(told), list: Some(now.clone()) })
+    // What comes with Kindling brings its splits, whatever they were before.
+    let keeps = if changes.moved.is_empty() { "What was there keeps its split" } else { "Splits are others now" };
+    let told = format!("going on with data that has changed: {changes}. {keeps} ({}){stays}{order}", sizes.join(", "));
+    Ok(Again { dataset, told: Some(told), list: Some(now) })
 }

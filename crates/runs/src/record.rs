@@ -22,7 +22,7 @@ pub struct Record {
     pub history: Vec<Sitting>,
     /// Samples of each split that stand in `bad-samples.jsonl`, without splits that have none.
     pub bad_samples: Vec<(String, usize)>,
-    /// What `data.csv` lists; none of data that are no files, and in runs of earlier versions.
+    /// What `data.csv` lists; none in runs of earlier versions.
     pub samples: Option<ListedSamples>,
 }
 

@@ -1,4 +1,4 @@
-//! The list of a data set's files: what a run was trained on, so that a changed data set is noticed.
+//! The list of a data set's samples: what a run was trained on, so that a changed data set is noticed.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -24,13 +24,14 @@ pub struct ListedSample {
     pub group: Option<String>,
     /// The names of its classes, or its number.
     pub labels: Vec<String>,
-    /// Its name within its data set ([`Source::name_within`](crate::Source::name_within)).
+    /// Its name within its data set ([`Source::name_within`](crate::Source::name_within)), or where it is no file the name it has in
+    /// messages ([`Source::name_of`](crate::Source::name_of)).
     pub name: String,
-    /// Tells this version of its file from another; `None` if it could not be read.
+    /// Tells this version of its file from another; `None` if it is no file, or could not be read.
     pub fingerprint: Option<Fingerprint>,
 }
 
-/// The samples of a data set that are files.
+/// The samples of a data set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileList {
     /// Split by split, in the order of their sources.
@@ -94,9 +95,9 @@ impl fmt::Display for Changes {
 }
 
 impl FileList {
-    /// The list of a data set: reads both ends of every file, on all cores. `None` if its samples are no files. Training images
-    /// that stand in for another split are listed once.
-    pub fn of(dataset: &Dataset) -> Option<Self> {
+    /// The list of a data set: reads both ends of every file, on all cores. Training images that stand in for another split are listed
+    /// once.
+    pub fn of(dataset: &Dataset) -> Self {
         let stands_in = |split| split != Split::Train && Arc::ptr_eq(dataset.source(split), &dataset.train);
         let all: Vec<(Split, usize)> = Split::ALL
             .into_iter()
@@ -105,19 +106,18 @@ impl FileList {
             .collect();
         let listed = |&(split, index): &(Split, usize)| {
             let source = dataset.source(split);
-            Some(ListedSample {
+            ListedSample {
                 split,
                 group: source.group(index),
                 labels: match source.value(index) {
                     Some(number) => vec![number.to_string()],
                     None => source.labels(index).into_iter().map(|label| dataset.classes[label].clone()).collect(),
                 },
-                name: source.name_within(index)?,
+                name: source.name_within(index).unwrap_or_else(|| source.name_of(index)),
                 fingerprint: source.fingerprint(index),
-            })
+            }
         };
-        let samples = all.par_iter().map(listed).collect::<Option<Vec<_>>>()?;
-        Some(Self { samples })
+        Self { samples: all.par_iter().map(listed).collect() }
     }
 
     /// As CSV, with the columns `split,group,label,path,size,crc32_of_ends`. Of several labels there are `;` between them.
@@ -203,11 +203,16 @@ impl FileList {
         changes
     }
 
-    /// How many samples of another list have the same file as one of this list's training samples, under whatever name.
-    pub fn trained_on(&self, other: &Self) -> usize {
+    /// How many samples of another list have the same file as one of this list's training samples, under whatever name. `None` where
+    /// the samples of either are no files, so that it is not known.
+    pub fn trained_on(&self, other: &Self) -> Option<usize> {
+        let has_files = |list: &Self| list.samples.iter().any(|sample| sample.fingerprint.is_some());
+        if !has_files(self) || !has_files(other) {
+            return None;
+        }
         let trained = self.samples.iter().filter(|sample| sample.split == Split::Train);
         let known: HashSet<Fingerprint> = trained.filter_map(|sample| sample.fingerprint).collect();
-        other.samples.iter().filter(|sample| sample.fingerprint.is_some_and(|it| known.contains(&it))).count()
+        Some(other.samples.iter().filter(|sample| sample.fingerprint.is_some_and(|it| known.contains(&it))).count())
     }
 }
 
@@ -261,7 +266,10 @@ mod tests {
         let mut relabelled = then.clone();
         relabelled.samples[3].labels = vec!["b".into()];
         assert_eq!(then.changes(&relabelled).changed, ["d"]);
-        assert_eq!(then.trained_on(&now), 2, "c and d, wherever they are now");
+        assert_eq!(then.trained_on(&now), Some(2), "c and d, wherever they are now");
+        let mut no_files = then.clone();
+        no_files.samples.iter_mut().for_each(|sample| sample.fingerprint = None);
+        assert_eq!([then.trained_on(&no_files), no_files.trained_on(&then)], [None, None]);
     }
 
     #[test]

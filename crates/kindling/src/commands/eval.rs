@@ -246,17 +246,20 @@ impl Args {
         };
         let dataset = dataset::open_any(&source, &how, opening)?.dataset;
         let (mut changes, mut seen) = (None, None);
-        if let Some((list, now)) = list.and_then(|list| Some((list, FileList::of(&dataset)?))) {
+        if let Some(list) = list {
+            let now = FileList::of(&dataset);
             match own {
                 true => changes = Some(list.changes(&now)),
-                false => seen = Some(list.trained_on(&now)),
+                false => seen = list.trained_on(&now),
             }
         }
         if let Some(changes) = changes.as_ref().filter(|changes| ranks.is_first() && !changes.is_none()) {
-            note!(
-                "note: the data is not what the run began with: {changes}; what was there is scored in the split it had, what is \
-                 new in the one it gets by its name"
-            );
+            let scored = match dataset::is_named(&source) {
+                true => format!("{source} is scored as this version of Kindling has it"),
+                false => "what was there is scored in the split it had, what is new in the one it gets by its name"
+                    .to_owned(),
+            };
+            note!("note: the data is not what the run began with: {changes}; {scored}");
         }
         if let Some(seen) = seen.filter(|seen| ranks.is_first() && *seen > 0) {
             note!("warning: {seen} of these samples are files that the run was trained on; the score is too good");
@@ -315,9 +318,9 @@ struct Samples {
     samples: Arc<dyn Source>,
     /// Classes of the run that no scored sample has.
     absent: Vec<String>,
-    /// Of the run's own data since it began, where there is a list of it.
+    /// Of the run's own data since it began, where the run has a list of it; those of earlier versions lack one.
     changes: Option<Changes>,
-    /// How many samples of another data set were trained on.
+    /// How many samples of another data set were trained on, where they are files.
     seen: Option<usize>,
 }
 

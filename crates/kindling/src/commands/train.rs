@@ -230,9 +230,7 @@ impl Args {
         let start = Initial::of(&config, &chosen.device)?;
         let run = RunDir::create(self.folder.out.as_deref(), plain_name(&config.model.name), &config.data.source)?;
         run.write_config(&config)?;
-        if let Some(list) = FileList::of(&dataset) {
-            recorded::write(&run, &list)?;
-        }
+        recorded::write(&run, &FileList::of(&dataset))?;
         if !self.telling.quiet {
             dataset.lacking().iter().for_each(|lacking| note!("warning: {lacking}"));
         }

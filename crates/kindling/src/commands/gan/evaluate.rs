@@ -79,8 +79,8 @@ impl Args {
         let opening = Opening { recorded: recorded::sides(list.as_ref()), ..Opening::new(config.train.seed) };
         let rule = if own { config.data.split_rule } else { SplitRule::Keyed };
         let dataset = dataset::open_unlabelled(&source, rule, opening)?.dataset;
-        if let Some((list, now)) = list.and_then(|list| Some((list, FileList::of(&dataset)?)))
-            && let changes = list.changes(&now)
+        if let Some(list) = list
+            && let changes = list.changes(&FileList::of(&dataset))
             && !changes.is_none()
         {
             note!("note: the data is not what the run began with: {changes}");

@@ -77,9 +77,7 @@ impl Args {
         let chosen = DeviceChoice::configured(&config.device)?.open()?;
         let run = RunDir::create(self.folder.out.as_deref(), &config.gan.name, &config.data.source)?;
         run.write_config(&config)?;
-        if let Some(list) = FileList::of(&dataset) {
-            recorded::write(&run, &list)?;
-        }
+        recorded::write(&run, &FileList::of(&dataset))?;
         self.fit(config, &dataset, &run, chosen, None)
     }
 
