@@ -39,6 +39,7 @@ fn values_that_cannot_be_are_refused_before_anything_is_written() {
         ("--class-weights a,b,c", "--class-weights"),
         ("--augment strong", "light"),
         ("--auxiliary-loss 0.5", "--task segmentation"),
+        ("--focal-gamma 3", "--task segmentation"),
         ("--checkpoint-steps 0", "checkpoints is 0"),
         ("--seed 9223372036854775808", "seed is 9223372036854775808"),
         ("--seed -1", "-1"),

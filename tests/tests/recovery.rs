@@ -224,7 +224,7 @@ fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
         ("mobilenet_v2", "--optimizer sgd"),
         ("mobilenet_v3_small", "--precision bf16"),
         ("efficientnet_b0", "--augment heavy"),
-        (UNET, "--loss generalised-dice+focal --dice-over image"),
+        (UNET, "--loss generalised-dice+binary-focal --dice-over image"),
         // The maps that its decoder reads have two readers in the next block.
         ("unet-resnet18", ""),
         ("deeplabv3_mobilenet_v3_large", "--auxiliary-loss 0.5"),

@@ -228,6 +228,7 @@ fn mistakes_are_one_sentence_each() {
         (&format!("--model {UNET} --image-size 16"), "images of"),
         (&format!("--model {UNET} --auxiliary-loss 0.5"), "has no auxiliary classifier"),
         ("--model fcn_resnet50 --auxiliary-loss 0", "weight of the auxiliary loss is 0"),
+        (&format!("--model {UNET} --loss binary-focal --focal-alpha 2"), "alpha of the focal loss is 2"),
     ] {
         let sentence = refused(more);
         assert!(sentence.contains(part), "{more}: {sentence}");

@@ -233,6 +233,7 @@ impl TrainConfig {
         };
         below("momentum", momentum, 0.0, 1.0)?;
         within("weight decay", decay, DECAYS)?;
+        self.segmentation.as_ref().map_or(Ok(()), |asked| asked.focal.check())?;
         let auxiliary = self.segmentation.as_ref().and_then(|asked| asked.auxiliary_loss);
         within("weight of the auxiliary loss", auxiliary.unwrap_or(1.0), AUXILIARY_LOSSES)?;
         holds_a_group(self.micro_batch, self.largest_group())?;

@@ -143,7 +143,7 @@ pub use fault::Faults;
 pub use fit::{Ended, Trainer};
 pub use inference::{Inference, samples_at_once};
 pub use journal::{Journal, Observer, Trained};
-pub use loss::{DiceOver, PixelLoss, PixelTerm, SegmentationConfig, ValueLoss};
+pub use loss::{DiceOver, FocalConfig, PixelLoss, PixelTerm, SegmentationConfig, ValueLoss};
 pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
 pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;

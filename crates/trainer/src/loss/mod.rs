@@ -3,6 +3,7 @@
 
 mod binary;
 mod cross_entropy;
+mod focal;
 mod grades;
 mod overlap;
 mod pixel_terms;
@@ -18,6 +19,7 @@ use crate::micro_batch::MicroBatch;
 
 pub(crate) use binary::BinaryCrossEntropy;
 pub(crate) use cross_entropy::CrossEntropy;
+pub use focal::FocalConfig;
 pub(crate) use grades::GradeLoss;
 pub use pixel_terms::{DiceOver, PixelLoss, PixelTerm};
 pub use pixels::SegmentationConfig;

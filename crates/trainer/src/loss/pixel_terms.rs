@@ -24,6 +24,8 @@ pub enum PixelTerm {
     Tversky,
     /// Cross-entropy times `(1 - p)^2`, the mean over pixels and classes (Lin et al. 2017).
     Focal,
+    /// The same of each class by itself, with a sigmoid: whether a pixel is of it or not. The mean over pixels of the sum over classes.
+    BinaryFocal,
 }
 
 impl Named for PixelTerm {
@@ -32,7 +34,7 @@ impl Named for PixelTerm {
 
 impl PixelTerm {
     /// All of them.
-    pub const ALL: [Self; 5] = all();
+    pub const ALL: [Self; 6] = all();
 
     /// Whether it is a ratio of sums over pixels, as Dice is, and not a mean over them.
     pub(super) fn is_ratio(self) -> bool {

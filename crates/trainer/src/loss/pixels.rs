@@ -1,11 +1,12 @@
 //! Losses of segmentation. Dice, generalised Dice, Tversky and focal loss are MONAI 1.6.1's with a softmax over all classes,
-//! background included; cross-entropy is PyTorch's.
+//! background included; cross-entropy is PyTorch's, and the focal loss of each class by itself segmentation_models_pytorch 0.5.0's.
 
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
 use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
+use super::focal::FocalConfig;
 use super::overlap::{Linear, numbers, ratio};
 use super::pixel_terms::{DiceOver, PixelLoss, PixelTerm};
 use super::{Loss, OverBatch, Whole};
@@ -19,10 +20,18 @@ pub struct SegmentationConfig {
     pub loss: PixelLoss,
     /// Over what the sums of Dice and its relatives run.
     pub dice_over: DiceOver,
+    /// How the focal losses weigh pixels.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub focal: FocalConfig,
     /// How much the cross-entropy of the auxiliary classifier counts beside them, 1e-6 to 1e3; torchvision's training takes 0.5. If
     /// absent, the network has no auxiliary classifier, or it is not trained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auxiliary_loss: Option<f64>,
+}
+
+/// Whether focal losses are what they are where nobody says anything.
+fn is_usual(focal: &FocalConfig) -> bool {
+    *focal == FocalConfig::default()
 }
 
 /// The loss of a network for segmentation.
@@ -30,6 +39,7 @@ pub struct SegmentationConfig {
 pub(crate) struct SegmentationLoss {
     terms: Vec<PixelTerm>,
     over: DiceOver,
+    focal: FocalConfig,
     smoothing: f64,
     weights: Vec<f64>,
     /// The weight of the auxiliary classifier's cross-entropy.
@@ -106,7 +116,7 @@ impl Rows {
 }
 
 /// The sum over the pixels of each image and class: `[rows, classes]`. Rows of pixels first, which keeps rounding small.
-fn over_pixels(x: Tensor<4>) -> Tensor<2> {
+pub(super) fn over_pixels(x: Tensor<4>) -> Tensor<2> {
     x.sum_dim(3).sum_dim(2).flatten::<3>(2, 3).squeeze_dim(2)
 }
 
@@ -115,7 +125,8 @@ impl SegmentationLoss {
     pub(crate) fn new(asked: &SegmentationConfig, classes: usize, smoothing: f64, weights: Option<&[f64]>) -> Self {
         let weights = weights.map_or_else(|| vec![1.0; classes], <[f64]>::to_vec);
         let terms = asked.loss.terms().to_vec();
-        Self { terms, over: asked.dice_over, smoothing, weights, auxiliary: asked.auxiliary_loss }
+        let (over, focal, auxiliary) = (asked.dice_over, asked.focal.clone(), asked.auxiliary_loss);
+        Self { terms, over, focal, smoothing, weights, auxiliary }
     }
 
     /// The logits of the network, and those of its auxiliary classifier with their weight, which a training pass has put behind them.
@@ -142,13 +153,6 @@ impl SegmentationLoss {
         }
         // Burn divides in float32 in the gradient of a division by a number.
         sum(over_pixels(log_p.clone() * targets)) * (-1.0 / total_weight)
-    }
-
-    fn focal(rows: &Rows, pixels: f64) -> Tensor<1> {
-        let [_, classes, _, _] = rows.truth.dims();
-        let rest = rows.p.clone().neg() + 1.0;
-        let cost = rows.log_p.clone() * rows.truth.clone() * (rest.clone() * rest);
-        sum(over_pixels(cost)) * (-1.0 / (pixels * classes as f64))
     }
 
     /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch.
@@ -204,14 +208,16 @@ impl Loss<4> for SegmentationLoss {
     /// has no masks.
     fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
         let (logits, auxiliary) = self.divided(logits);
+        let asked_by_class = self.terms.contains(&PixelTerm::BinaryFocal).then(|| logits.clone());
         let (rows, truth) = Rows::of(logits, batch, micro);
-        let term = |term: &PixelTerm| match term {
-            PixelTerm::CrossEntropy => self.cross_entropy(&rows.log_p, &rows.truth, whole.weight),
-            PixelTerm::Focal => {
-                let counted: u64 = batch.pixels.iter().flatten().sum();
-                Self::focal(&rows, (counted as f64).max(1.0))
+        let pixels = || (batch.pixels.iter().flatten().sum::<u64>() as f64).max(1.0);
+        let term = |term: &PixelTerm| match (term, &asked_by_class) {
+            (PixelTerm::CrossEntropy, _) => self.cross_entropy(&rows.log_p, &rows.truth, whole.weight),
+            (PixelTerm::Focal, _) => self.focal.of_softmax(&rows.log_p, &rows.p, &rows.truth, pixels()),
+            (PixelTerm::BinaryFocal, Some(logits)) => {
+                self.focal.of_each_class(logits.clone(), &rows.truth, truth.ignores, pixels())
             }
-            ratio => self.ratio(*ratio, (&rows, &truth), batch, micro, whole),
+            (ratio, _) => self.ratio(*ratio, (&rows, &truth), batch, micro, whole),
         };
         let mut parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
         parts.extend(auxiliary.map(|(logits, weight)| {
@@ -298,14 +304,18 @@ mod tests {
     }
 
     #[test]
-    fn every_loss_and_its_gradient_equal_monai_and_pytorch() {
+    fn every_loss_and_its_gradient_equal_monai_smp_and_pytorch() {
         let golden: Value = serde_json::from_str(GOLDEN).unwrap();
         let logits = numbers_of(&golden["logits"]);
         for case in golden["cases"].as_array().unwrap() {
             let (name, over) = (case["loss"].as_str().unwrap(), case["over"].as_str().unwrap());
             let ignores = case["ignores"].as_bool().unwrap();
             let (loss, dice_over) = (name.parse().unwrap(), over.parse().unwrap());
-            let asked = SegmentationConfig { loss, dice_over, auxiliary_loss: None };
+            let focal = match &case["focal"] {
+                Value::Null => FocalConfig::default(),
+                given => FocalConfig::deserialize(given).unwrap(),
+            };
+            let asked = SegmentationConfig { loss, dice_over, focal, auxiliary_loss: None };
             let weights = case["weights"].as_array().map(|_| numbers_of(&case["weights"]));
             let smoothing = case["smoothing"].as_f64().unwrap();
             let batch = batch(&golden, if ignores { "ignoring" } else { "truth" });
@@ -317,8 +327,8 @@ mod tests {
             for (asked, ghost) in forms {
                 let loss = SegmentationLoss::new(&asked, 3, smoothing, weights.as_deref());
                 let what = format!(
-                    "{name} over {}, smoothing {smoothing}, weights {weights:?}, ignored pixels: {ignores}",
-                    asked.dice_over
+                    "{name} over {}, smoothing {smoothing}, weights {weights:?}, {:?}, ignored pixels: {ignores}",
+                    asked.dice_over, asked.focal
                 );
                 let (value, gradient) = of_batch(&loss, &logits, &batch, ghost, ghost);
                 close(value, case["value"].as_f64().unwrap(), &what);
@@ -341,7 +351,8 @@ mod tests {
         let logits = numbers_of(&golden["logits"]);
         let batch = batch(&golden, "ignoring");
         for name in ["dice+cross-entropy", "generalised-dice", "tversky+dice"] {
-            let of = |dice_over| SegmentationConfig { loss: name.parse().unwrap(), dice_over, auxiliary_loss: None };
+            let loss: PixelLoss = name.parse().unwrap();
+            let of = |dice_over| SegmentationConfig { loss: loss.clone(), dice_over, ..SegmentationConfig::default() };
             let [group, cut] =
                 [DiceOver::Group, DiceOver::Batch].map(|over| SegmentationLoss::new(&of(over), 3, 0.0, None));
             let expected = of_batch(&group, &logits, &batch, 3, 3);
@@ -368,7 +379,8 @@ mod tests {
             logits.chunks(image).zip(other.chunks(image)).flat_map(|(one, two)| [one, two].concat()).collect();
         for dice_over in [DiceOver::Group, DiceOver::Batch] {
             let of = |loss: &str, auxiliary_loss| {
-                let asked = SegmentationConfig { loss: loss.parse().unwrap(), dice_over, auxiliary_loss };
+                let focal = FocalConfig::default();
+                let asked = SegmentationConfig { loss: loss.parse().unwrap(), dice_over, focal, auxiliary_loss };
                 SegmentationLoss::new(&asked, 3, 0.1, Some(&[1.0, 2.0, 0.5]))
             };
             let (main, main_gradient) = of_batch(&of("dice+focal", None), &logits, &batch, 1, 1);
@@ -394,7 +406,7 @@ mod tests {
         for term in PixelTerm::ALL {
             for over in [DiceOver::Image, DiceOver::Group, DiceOver::Batch] {
                 let loss = term.to_string().parse().unwrap();
-                let asked = SegmentationConfig { loss, dice_over: over, auxiliary_loss: None };
+                let asked = SegmentationConfig { loss, dice_over: over, ..SegmentationConfig::default() };
                 let loss = SegmentationLoss::new(&asked, 3, 0.0, Some(&[1.0, 2.0, 0.5]));
                 let batch = batch(&golden, "ignoring");
                 let whole = of_batch(&loss, &logits, &batch, 1, 3);
@@ -414,7 +426,7 @@ mod tests {
         for term in PixelTerm::ALL {
             for dice_over in [DiceOver::Image, DiceOver::Batch] {
                 let loss = term.to_string().parse().unwrap();
-                let asked = SegmentationConfig { loss, dice_over, auxiliary_loss: None };
+                let asked = SegmentationConfig { loss, dice_over, ..SegmentationConfig::default() };
                 let loss = SegmentationLoss::new(&asked, 3, 0.0, None);
                 let (value, gradient) = of_batch(&loss, &numbers_of(&golden["logits"]), &batch, 3, 3);
                 close(value, 0.0, &format!("{term} over {dice_over}"));

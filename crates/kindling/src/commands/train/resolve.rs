@@ -16,7 +16,7 @@ use super::defaults::{
     BRAIN_MRI_ORIENTATION_EPOCHS, BRAIN_PARTS_EPOCHS, BRAIN_PARTS_SIZE, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS,
     PHANTOM_MASK_SIZE, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
 };
-use super::settings::{OPENING, all};
+use super::settings::{OPENING, Settings, all};
 use super::{Asked, Continuing, OptimizerName};
 use crate::budget::{MemoryBudget, limit_before_reading};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
@@ -197,8 +197,12 @@ impl Asked {
             if is_segmentation(name) {
                 bail!("{name} gives each pixel a class; --task segmentation trains it");
             }
-            if self.settings.loss.is_some() || self.settings.dice_over.is_some() {
+            let Settings { loss, dice_over, focal_gamma, focal_alpha, focal_threshold, .. } = &self.settings;
+            if loss.is_some() || dice_over.is_some() {
                 bail!("--loss and --dice-over belong to --task segmentation; classifiers have cross-entropy");
+            }
+            if [focal_gamma, focal_alpha, focal_threshold].into_iter().any(Option::is_some) {
+                bail!("--focal-gamma, --focal-alpha and --focal-threshold belong to --task segmentation");
             }
             if self.settings.auxiliary_loss.is_some() {
                 bail!("--auxiliary-loss belongs to --task segmentation");

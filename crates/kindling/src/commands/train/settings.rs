@@ -4,7 +4,7 @@ use kindling_data::{MaxBad, OnBadSample, Sampling};
 use kindling_given::Span;
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_memory::MemorySize;
-use kindling_trainer::{DiceOver, PixelLoss, ValueLoss};
+use kindling_trainer::{DiceOver, FocalConfig, PixelLoss, ValueLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
@@ -106,13 +106,23 @@ settings! {
     /// even, balanced (rare classes weigh more), or one weight a class, 0.000001 to 1000000: 1,2,0.5
     #[arg(value_name = "WEIGHTS", help_heading = "Training")]
     Stays "train.class_weights" class_weights: String;
-    /// The loss that segmentation minimises, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal
+    /// The loss that segmentation minimises, one or a sum of: cross-entropy, dice, generalised-dice, tversky, focal, binary-focal
     #[arg(value_name = "LOSS[+LOSS]", help_heading = "Training")]
     Stays "train.segmentation.loss" loss: PixelLoss = PixelLoss::default();
     /// Over what the sums of dice and its relatives run: image (each by itself), group (the images that batch norm sees together), or
     /// batch (all images of a step, which takes a forward pass more)
     #[arg(value_name = "image|group|batch", help_heading = "Training")]
     Stays "train.segmentation.dice_over" dice_over: DiceOver = DiceOver::default();
+    /// The power of one minus the probability of the truth in focal and binary-focal, 1 to 10
+    #[arg(value_name = "POWER", help_heading = "Training")]
+    Stays "train.segmentation.focal.gamma" focal_gamma: f64 = FocalConfig::default().gamma;
+    /// What counts this much in focal and binary-focal, 0 to 1, and the rest one minus it: all classes but the background in focal, the class
+    /// that is asked for in binary-focal
+    #[arg(value_name = "WEIGHT", help_heading = "Training")]
+    Stays "train.segmentation.focal.alpha" focal_alpha: f64 = "1 for everything";
+    /// Count in full what has a smaller probability than this in binary-focal, 0.001 to 1
+    #[arg(value_name = "PROBABILITY", help_heading = "Training")]
+    Stays "train.segmentation.focal.threshold" focal_threshold: f64 = "none";
     /// Train torchvision's auxiliary classifier beside the decoder (deeplabv3_ and fcn_ networks): add its cross-entropy to the loss, with
     /// this weight, 0.000001 to 1000. torchvision takes 0.5. It has no part in masks
     #[arg(value_name = "WEIGHT", help_heading = "Training")]

@@ -2,7 +2,8 @@
 """Losses of segmentation, computed with PyTorch 2.15, MONAI 1.6.1 and segmentation_models_pytorch 0.5.0 in float64.
 
 pixels.json has logits [images, classes, height, width], a truth [images, height, width] in which a class is absent from an image, one with
-ignored pixels (255), and for each case its value, the first eight numbers of the gradient, and the gradient's norm.
+ignored pixels (255), and for each case its value, the first eight numbers of the gradient, and the gradient's norm; of some focal losses
+what they are told.
 
 MONAI takes the weights of generalised Dice in float32; here it takes them in float64. segmentation_models_pytorch sums over the batch, and
 can leave pixels out. It adds nothing to the sums unless it is told to, and leaves a class out that no image has; here every class is in
@@ -57,6 +58,18 @@ CASES = [
     ("tversky", "group", 0.0, None, False, of_smp(smp.TverskyLoss, alpha=0.3, beta=0.7, smooth=1e-5)),
     ("tversky", "group", 0.0, None, True, of_smp(smp.TverskyLoss, alpha=0.3, beta=0.7, smooth=1e-5)),
 ]
+FOCAL = [
+    # loss, what it is told, with ignored pixels, of the reference
+    ("focal", {"gamma": 3.5}, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=3.5)),
+    ("focal", {"alpha": 0.7}, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=2.0, alpha=0.7)),
+    ("binary-focal", {}, False, of_smp(smp.FocalLoss)),
+    ("binary-focal", {}, True, of_smp(smp.FocalLoss)),
+    ("binary-focal", {"gamma": 1.5, "alpha": 0.25}, True, of_smp(smp.FocalLoss, gamma=1.5, alpha=0.25)),
+    ("binary-focal", {"gamma": 3.0, "threshold": 0.5}, True, of_smp(smp.FocalLoss, gamma=3.0, reduced_threshold=0.5)),
+    ("binary-focal", {"threshold": 0.3}, False, of_smp(smp.FocalLoss, reduced_threshold=0.3)),
+]
+CASES = [(*case, {}) for case in CASES]
+CASES += [(loss, "image", 0.0, None, ignores, reference, told) for loss, told, ignores, reference in FOCAL]
 
 
 def main():
@@ -72,7 +85,7 @@ def main():
     ignoring[2, :, 3] = IGNORED
     parts = {}
     out = []
-    for loss, over, smoothing, weights, ignores, reference in CASES:
+    for loss, over, smoothing, weights, ignores, reference, told in CASES:
         leaf = logits.clone().requires_grad_()
         if reference is None:
             value = sum(parts[name](leaf, truth[:, None]) for name in loss.split("+"))
@@ -82,6 +95,7 @@ def main():
         value.backward()
         out.append({
             "loss": loss, "over": over, "smoothing": smoothing, "weights": weights, "ignores": ignores,
+            **({"focal": told} if told else {}),
             "value": value.item(), "first8": leaf.grad.flatten()[:8].tolist(), "norm": leaf.grad.norm().item(),
         })
     with open(parser.parse_args().out, "w") as file:
