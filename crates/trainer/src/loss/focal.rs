@@ -10,8 +10,7 @@ use kindling_given::within;
 use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
-use super::overlap::numbers;
-use super::pixels::over_pixels;
+use super::overlap::{numbers, over_pixels};
 
 const GAMMAS: RangeInclusive<f64> = 1.0..=10.0;
 const ALPHAS: RangeInclusive<f64> = 0.0..=1.0;

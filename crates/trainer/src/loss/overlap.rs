@@ -38,6 +38,11 @@ fn inverse_squares(there: &[f64]) -> Vec<f64> {
     there.iter().map(|count| if *count > 0.0 { 1.0 / (count * count) } else { largest }).collect()
 }
 
+/// The sum over the pixels of each image and class: `[rows, classes]`. Rows of pixels first, which keeps rounding small.
+pub(super) fn over_pixels(x: Tensor<4>) -> Tensor<2> {
+    x.sum_dim(3).sum_dim(2).flatten::<3>(2, 3).squeeze_dim(2)
+}
+
 /// Numbers as a tensor beside another, in its format.
 pub(super) fn numbers<const D: usize>(values: &[f64], shape: [usize; D], beside: &Tensor<D>) -> Tensor<D> {
     Tensor::from_data(TensorData::new(values.to_vec(), shape), (&beside.device(), beside.dtype()))

@@ -7,7 +7,7 @@ use kindling_ops::sum;
 use serde::{Deserialize, Serialize};
 
 use super::focal::FocalConfig;
-use super::overlap::{Linear, numbers, ratio};
+use super::overlap::{Linear, numbers, over_pixels, ratio};
 use super::pixel_terms::{DiceOver, PixelLoss, PixelTerm};
 use super::{Loss, OverBatch, Whole};
 use crate::micro_batch::MicroBatch;
@@ -113,11 +113,6 @@ impl Rows {
     fn overlaps(&self) -> [Tensor<2>; 2] {
         [self.p.clone() * self.truth.clone(), self.p.clone()].map(over_pixels)
     }
-}
-
-/// The sum over the pixels of each image and class: `[rows, classes]`. Rows of pixels first, which keeps rounding small.
-pub(super) fn over_pixels(x: Tensor<4>) -> Tensor<2> {
-    x.sum_dim(3).sum_dim(2).flatten::<3>(2, 3).squeeze_dim(2)
 }
 
 impl SegmentationLoss {
