@@ -6,7 +6,10 @@
     .venv/bin/python scripts/dicom-seg-files.py crates/scans/tests/segmentation
 
 The folder gets four slices of 7 x 5 pixels (an odd number, so that frames do not begin on bytes), a segmentation of two
-segments in which the third slice has none, and expected.json: the segment of each pixel of each slice, as drawn here.
+segments in which the third slice has none, the same as a label map of 8 bits, one of 16 bits whose second segment has the
+number 300, a fractional segmentation whose segments overlap, and expected.json: the segment of each pixel of each slice, as
+drawn here. Of the fractional one a pixel is in the segment with the largest value, if that is at least half of the most,
+and in the first of equal ones.
 """
 
 import json
@@ -66,6 +69,15 @@ def main():
     masks[1][rows > columns] = 2
     masks[1][0, 5:] = 1
     masks[3][4, 6] = 2
+    shares = numpy.zeros((4, ROWS, COLUMNS, 2))
+    shares[0, ..., 0] = columns / (COLUMNS - 1)
+    shares[0, ..., 1] = 1 - rows / (ROWS - 1)
+    shares[1, ..., 1] = 0.495
+    shares[1, 2, 3:, 1] = 0.5
+    shares[3, 4, 6] = 1.0, 0.9
+    most = shares.max(axis=-1)
+    fractional = numpy.where(most >= 0.5, shares.argmax(axis=-1) + 1, 0)
+    numbers = numpy.array([0, 1, 300], dtype=numpy.uint16)[masks]
     segment = lambda number, label: highdicom.seg.SegmentDescription(
         segment_number=number,
         segment_label=label,
@@ -73,25 +85,34 @@ def main():
         segmented_property_type=codes.SCT.Liver,
         algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.MANUAL,
     )
-    segmentation = highdicom.seg.Segmentation(
-        source_images=images,
-        pixel_array=masks,
-        segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
-        segment_descriptions=[segment(1, "Liver"), segment(2, "Tumour")],
-        series_instance_uid=f"{ROOT}.6",
-        series_number=3,
-        sop_instance_uid=f"{ROOT}.7",
-        instance_number=1,
-        manufacturer="None",
-        manufacturer_model_name="None",
-        software_versions="1",
-        device_serial_number="1",
-        omit_empty_frames=True,
-    )
-    segmentation.save_as(folder / "segmentation.dcm")
-    expected = {f"slice{number}.dcm": mask.ravel().tolist() for number, mask in enumerate(masks, 1)}
+    kinds = highdicom.seg.SegmentationTypeValues
+    for name, instance, kind, pixels, second, more in (
+        ("segmentation", 7, kinds.BINARY, masks, 2, {}),
+        ("fractional", 8, kinds.FRACTIONAL, shares, 2, {"max_fractional_value": 200}),
+        ("labelmap", 9, kinds.LABELMAP, masks, 2, {}),
+        ("labelmap16", 10, kinds.LABELMAP, numbers, 300, {}),
+    ):
+        segmentation = highdicom.seg.Segmentation(
+            source_images=images,
+            pixel_array=pixels,
+            segmentation_type=kind,
+            segment_descriptions=[segment(1, "Liver"), segment(second, "Tumour")],
+            series_instance_uid=f"{ROOT}.6",
+            series_number=3,
+            sop_instance_uid=f"{ROOT}.{instance}",
+            instance_number=1,
+            manufacturer="None",
+            manufacturer_model_name="None",
+            software_versions="1",
+            device_serial_number="1",
+            omit_empty_frames=True,
+            **more,
+        )
+        segmentation.save_as(folder / f"{name}.dcm")
+    by_slice = lambda masks: {f"slice{number}.dcm": mask.ravel().tolist() for number, mask in enumerate(masks, 1)}
+    expected = {"segments": by_slice(masks), "numbers": by_slice(numbers), "fractional": by_slice(fractional)}
     versions = {"pydicom": pydicom.__version__, "highdicom": highdicom.__version__}
-    (folder / "expected.json").write_text(json.dumps({**versions, "segments": expected}) + "\n")
+    (folder / "expected.json").write_text(json.dumps({**versions, **expected}) + "\n")
 
 
 main()

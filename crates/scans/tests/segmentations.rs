@@ -1,4 +1,4 @@
-//! DICOM SEG: a segmentation that highdicom wrote is read as masks, and masks of a series are written as one.
+//! DICOM SEG: segmentations that highdicom wrote are read as masks, and masks of a series are written as one.
 //!
 //! `scripts/dicom-seg-files.py` made the files of `segmentation/` with pydicom and highdicom. That both read what is written here is tested
 //! with the built command, in `tests/tests/masks_for_others.rs`.
@@ -25,8 +25,13 @@ fn golden(name: &str) -> PathBuf {
 
 /// The segment of each pixel of a slice, as it was drawn before highdicom wrote it.
 fn drawn(slice: &str) -> Vec<u8> {
+    expected("segments", slice).into_iter().map(|segment| segment as u8).collect()
+}
+
+/// The same as `segments`, as `numbers` of a label map of 16 bits, or of the `fractional` segmentation.
+fn expected(of: &str, slice: &str) -> Vec<u16> {
     let all: Value = serde_json::from_str(&fs::read_to_string(golden("expected.json")).unwrap()).unwrap();
-    all["segments"][slice].as_array().unwrap().iter().map(|segment| segment.as_u64().unwrap() as u8).collect()
+    all[of][slice].as_array().unwrap().iter().map(|segment| segment.as_u64().unwrap() as u16).collect()
 }
 
 fn opening() -> Opening {
@@ -53,14 +58,19 @@ fn refusal(dir: &Path) -> String {
     error
 }
 
-/// The numbers of the mask of a slice in a file.
+/// The numbers of the mask of a slice in a file, which are less than 256.
 fn values(slice: &Path, segmentation: &Path) -> Vec<u8> {
+    numbers(slice, segmentation).into_iter().map(|value| u8::try_from(value).unwrap()).collect()
+}
+
+/// The numbers of the mask of a slice in a file.
+fn numbers(slice: &Path, segmentation: &Path) -> Vec<u16> {
     let dicom = Dicom::default();
     let pairs = dicom.list_with_masks(slice, segmentation, &dicom).unwrap();
     let [(_, mask)] = pairs.as_slice() else { panic!("{pairs:?}") };
     let found = dicom.read_mask_values(mask).unwrap();
     assert_eq!((found.width, found.height), SIZE);
-    found.values.into_iter().map(|value| value as u8).collect()
+    found.values
 }
 
 #[test]
@@ -88,18 +98,60 @@ fn a_segmentation_of_highdicom_is_the_masks_of_the_slices_that_it_names() {
     check(dir.path(), "background organ tumour");
 }
 
-/// Why a folder cannot be opened whose segmentation says that it is a label map, which is a class of its own.
-fn refusal_of_a_label_map(dir: &Path, golden: &[u8]) -> String {
-    let mut bytes = golden.to_vec();
-    for (from, to) in [("1.2.840.10008.5.1.4.1.1.66.4", "1.2.840.10008.5.1.4.1.1.66.7"), ("BINARY", "LABELM")] {
-        let places: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(from.as_bytes())).collect();
-        assert!(!places.is_empty(), "{from} is not in the file");
-        for at in places {
-            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+#[test]
+fn label_maps_and_fractional_segmentations_are_read_as_the_masks_that_were_drawn() {
+    for (file, of) in [("labelmap.dcm", "segments"), ("labelmap16.dcm", "numbers"), ("fractional.dcm", "fractional")] {
+        for slice in SLICES {
+            assert_eq!(numbers(&golden(slice), &golden(file)), expected(of, slice), "{file}, {slice}");
         }
     }
-    fs::write(dir.join("masks/1-1.dcm"), bytes).unwrap();
-    refusal(dir)
+    let dir = folder();
+    for file in ["labelmap.dcm", "labelmap16.dcm", "fractional.dcm"] {
+        fs::copy(golden(file), dir.path().join("masks/1-1.dcm")).unwrap();
+        let opened = open_segmentation(dir.path(), &Opening { purpose: Purpose::ScoreAll, ..opening() });
+        let dataset = opened.unwrap().dataset;
+        assert_eq!(dataset.classes.join(" "), "background Liver Tumour", "{file}");
+        assert_eq!(dataset.joined().len(), 4, "{file}: a slice of which nothing is segmented counts");
+    }
+}
+
+/// A file of the references, changed, and why its mask of the first slice cannot be read.
+fn refusal_of(file: &str, change: impl Fn(&mut Vec<u8>)) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.dcm");
+    let mut bytes = fs::read(golden(file)).unwrap();
+    change(&mut bytes);
+    fs::write(&path, bytes).unwrap();
+    let dicom = Dicom::default();
+    let pairs = dicom.list_with_masks(&golden(SLICES[0]), &path, &dicom);
+    pairs.and_then(|pairs| dicom.read_mask_values(&pairs[0].1)).unwrap_err().to_string()
+}
+
+/// Puts another number of 16 bits at an element with an explicit type; the number is little-endian, as the file is.
+fn set_number(bytes: &mut [u8], tag: [u8; 4], number: u16) {
+    let start = [tag.as_slice(), b"US\x02\x00"].concat();
+    let at = bytes.windows(start.len()).position(|part| part == start).unwrap() + start.len();
+    bytes[at..at + 2].copy_from_slice(&number.to_le_bytes());
+}
+
+#[test]
+fn pixels_that_their_segmentation_does_not_describe_are_one_sentence_each() {
+    const MAXIMUM_FRACTIONAL_VALUE: [u8; 4] = [0x62, 0, 0x0E, 0];
+    const PIXEL_PADDING_VALUE: [u8; 4] = [0x28, 0, 0x20, 1];
+    let error = refusal_of("fractional.dcm", |bytes| set_number(bytes, MAXIMUM_FRACTIONAL_VALUE, 199));
+    assert!(error.contains("a pixel is 200") && error.contains("between 0 and 199"), "{error}");
+    let error = refusal_of("fractional.dcm", |bytes| set_number(bytes, MAXIMUM_FRACTIONAL_VALUE, 0));
+    assert!(error.contains("fractional values is 0"), "{error}");
+    // With another background the number 0 is a segment, and no mask can say so.
+    let error = refusal_of("labelmap.dcm", |bytes| set_number(bytes, PIXEL_PADDING_VALUE, 7));
+    assert!(error.contains("\"Background\" has the number 0"), "{error}");
+    let error = refusal_of("labelmap.dcm", |bytes| {
+        // The pixels of three frames come last, behind them a byte that makes their number even.
+        let first = bytes.len() - (3 * 35 + 1);
+        assert_eq!(bytes[first], 1);
+        bytes[first] = 9;
+    });
+    assert!(error.contains("a pixel is 9, and no segment has this number"), "{error}");
 }
 
 #[test]
@@ -125,8 +177,6 @@ fn segmentations_that_do_not_fit_are_one_sentence_each() {
     assert!(refusal(dir.path()).contains("segments 1 and 2 overlap"), "{}", refusal(dir.path()));
     let error = patched("BINARY", "FRACTI");
     assert!(error.contains("FRACTI") && error.contains("1-1.dcm"), "{error}");
-    let error = refusal_of_a_label_map(dir.path(), &golden);
-    assert!(error.contains("of the kind LABELM, and only BINARY is read") && error.contains("1-1.dcm"), "{error}");
     fs::write(masks.join("1-1.dcm"), &golden[..golden.len() - 9]).unwrap();
     assert!(refusal(dir.path()).contains("1-1.dcm"));
     fs::write(masks.join("1-1.dcm"), &golden).unwrap();

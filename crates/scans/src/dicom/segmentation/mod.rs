@@ -12,5 +12,5 @@ pub use writing::{Maker, SegmentationFile};
 
 /// UID of the SOP class "Segmentation Storage" (PS3.4, B.5).
 pub(super) const SEGMENTATION_STORAGE: &str = "1.2.840.10008.5.1.4.1.1.66.4";
-/// UID of the SOP class "Label Map Segmentation Storage", whose files are recognised so that they are refused for what they are.
+/// UID of the SOP class "Label Map Segmentation Storage" (Supplement 243).
 const LABEL_MAP_SEGMENTATION_STORAGE: &str = "1.2.840.10008.5.1.4.1.1.66.7";
