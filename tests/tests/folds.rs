@@ -168,7 +168,9 @@ fn what_cannot_be_cross_validated_is_one_sentence() {
     assert!(sentence.contains("too few groups") && sentence.contains("at least 16"), "{sentence}");
     let sentence = Outcome::of(&mut place.train("refused", "--fold 1/46 --split-by none")).refused();
     assert!(sentence.contains("too few samples for a cross-validation with 46 folds"), "{sentence}");
-    for flags in ["--fold 4/3", "--fold 1/2", "--folds 2", "--folds 3 --fold 1/3"] {
+    let sentence = Outcome::of(&mut place.train("refused", "--fold 1/2")).refused();
+    assert!(sentence.contains("there is no fold 1/2") && sentence.contains("at least 3 folds"), "{sentence}");
+    for flags in ["--fold 4/3", "--folds 2", "--folds 3 --fold 1/3"] {
         Outcome::of(&mut place.train("refused", flags)).refused();
     }
     let mut phantoms = kindling();

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::split::{Fold, Split, SplitBy};
+use crate::split::{FEWEST_FOLDS, Fold, Split, SplitBy};
 use kindling_given::UnknownName;
 
 /// An error with data. Paths are quoted and escaped, so that a name with a newline cannot break the sentence in two.
@@ -289,6 +289,18 @@ pub enum DataError {
          takes a folder or a manifest without splits"
     )]
     FoldOfSplits {
+        /// The folder or manifest that was opened.
+        path: PathBuf,
+        /// The fold that was asked for.
+        fold: Fold,
+    },
+    /// Too few folds for a split that is drawn.
+    #[error(
+        "there is no fold {fold} of {path:?}: it takes at least {} folds to have some to test, to validate and to learn from; \
+         fewer are taken only from a splits_final.json that has them",
+        FEWEST_FOLDS
+    )]
+    TooFewFolds {
         /// The folder or manifest that was opened.
         path: PathBuf,
         /// The fold that was asked for.

@@ -422,6 +422,34 @@ fn nnunets_folds_are_the_split() {
 }
 
 #[test]
+fn folds_that_nnunets_file_brings_may_be_two_and_those_that_are_drawn_may_not() {
+    let dir = tempfile::tempdir().unwrap();
+    nnunet(dir.path(), 6, 0);
+    let fold = |text: &str| Opening { fold: Some(text.parse().unwrap()), ..Opening::new(1) };
+    let error = open_segmentation(dir.path(), &fold("1/2")).err().unwrap().to_string();
+    assert!(error.contains("there is no fold 1/2") && error.contains("at least 3 folds"), "{error}");
+    nnunet(dir.path(), 6, 2);
+    let list = |half: usize| {
+        let cases: Vec<String> =
+            (0..6).filter(|number| number % 2 == half).map(|number| format!("\"case_{number:02}\"")).collect();
+        cases.join(",")
+    };
+    let of = |val: usize| format!("{{\"train\": [{}], \"val\": [{}]}}", list(1 - val), list(val));
+    fs::write(dir.path().join("splits_final.json"), format!("[{},{}]", of(0), of(1))).unwrap();
+    for (text, val) in [("1/2", 0), ("2/2", 1)] {
+        let dataset = open_segmentation(dir.path(), &fold(text)).unwrap().dataset;
+        assert_eq!(sizes(&dataset), [3, 3, 2], "{text}");
+        let expected: BTreeSet<String> = (0..6)
+            .filter(|number| number % 2 == val)
+            .map(|number| format!("imagesTr/case_{number:02}_0000.png"))
+            .collect();
+        assert_eq!(names(dataset.val.as_ref()), expected, "{text}");
+    }
+    let error = open_segmentation(dir.path(), &fold("1/3")).err().unwrap().to_string();
+    assert!(error.contains("it has 2 folds, so there is no fold 1/3"), "{error}");
+}
+
+#[test]
 fn mistakes_in_nnunets_folders_are_one_sentence() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);

@@ -15,8 +15,8 @@ use crate::augment::Augment;
 use crate::decode::{Image, Mask, Preprocess};
 use crate::error::DataError;
 use crate::split::{
-    Fold, Member, Split, SplitBy, SplitRule, TooHighUp, fold_split, group_key, keyed_group_split, keyed_split,
-    sample_key, shuffled_group_split, shuffled_split,
+    FEWEST_FOLDS, Fold, Member, Split, SplitBy, SplitRule, TooHighUp, fold_split, group_key, keyed_group_split,
+    keyed_split, sample_key, shuffled_group_split, shuffled_split,
 };
 
 /// An image of a data set, with its classes, mask or number, its weight and its split.
@@ -167,6 +167,9 @@ pub(crate) fn assemble(mut listed: Listed, opening: &Opening) -> Result<Opened, 
     }
     if let (Some(fold), false) = (opening.fold, given.is_empty()) {
         return Err(DataError::FoldOfSplits { path: listed.path, fold });
+    }
+    if let Some(fold) = opening.fold.filter(|fold| fold.of() < FEWEST_FOLDS) {
+        return Err(DataError::TooFewFolds { path: listed.path, fold });
     }
     if !missing.is_empty() {
         divide(&mut listed, &missing, split_by, opening)?;

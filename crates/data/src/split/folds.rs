@@ -18,7 +18,7 @@ use super::keyed::{by_strata, of_members, share_of, units_of};
 use super::mend::{Sides, mend};
 use super::{Member, Split};
 
-/// The fewest folds: one to learn from, one to validate, one to test.
+/// The fewest folds that can be drawn: one to learn from, one to validate, one to test. Data that brings its folds may have fewer.
 pub const FEWEST_FOLDS: usize = 3;
 /// The most folds that a cross-validation can have.
 pub const MOST_FOLDS: usize = 1000;
@@ -29,14 +29,14 @@ pub const MOST_FOLDS: usize = 1000;
 pub struct Fold {
     /// From 0.
     index: usize,
-    /// 3 to [`MOST_FOLDS`].
+    /// 1 to [`MOST_FOLDS`].
     of: usize,
 }
 
 impl Fold {
     /// All folds of a cross-validation; none if there cannot be so many.
     pub fn all(of: usize) -> impl Iterator<Item = Self> {
-        let count = if (FEWEST_FOLDS..=MOST_FOLDS).contains(&of) { of } else { 0 };
+        let count = if of <= MOST_FOLDS { of } else { 0 };
         (0..count).map(move |index| Self { index, of })
     }
 
@@ -75,7 +75,11 @@ impl FromStr for Fold {
             .and_then(|(fold, of)| Some((number(fold)?, number(of)?)))
             .and_then(|(fold, of)| Self::all(of).nth(fold.checked_sub(1)?))
             .ok_or_else(|| {
-                UnknownName::new("fold", text, &["1/5, 2/5 ... 5/5, or those of another number of folds, 3 to 1000"])
+                UnknownName::new(
+                    "fold",
+                    text,
+                    &["1/5, 2/5 ... 5/5, or those of another number of folds, 3 to 1000, or as few as the data brings"],
+                )
             })
     }
 }
@@ -94,7 +98,7 @@ impl From<Fold> for String {
     }
 }
 
-/// What each sample is in a fold. `None` if there are fewer groups than folds.
+/// What each sample is in a fold of at least [`FEWEST_FOLDS`]. `None` if there are fewer groups than folds.
 pub(crate) fn fold_split(members: &[Member], classes: usize, fold: Fold, seed: u64) -> Option<Vec<Split>> {
     Some(parts_of(members, classes, fold.of, seed)?.into_iter().map(|part| fold.role(part)).collect())
 }
@@ -184,12 +188,12 @@ mod tests {
 
     #[test]
     fn folds_are_written_as_they_are_read_and_others_are_refused() {
-        for text in ["1/3", "2/5", "5/5", "1000/1000"] {
+        for text in ["1/1", "2/2", "1/3", "2/5", "5/5", "1000/1000"] {
             let fold: Fold = text.parse().unwrap();
             assert_eq!(fold.to_string(), text);
             assert_eq!(serde_json::to_string(&fold).unwrap(), format!("\"{text}\""));
         }
-        for text in ["", "5", "0/5", "6/5", "1/2", "1/1001", "-1/5", "+1/5", "1/5/5", "a/5", "1 / 5"] {
+        for text in ["", "5", "0/5", "6/5", "1/0", "0/0", "1/1001", "-1/5", "+1/5", "1/5/5", "a/5", "1 / 5"] {
             assert!(text.parse::<Fold>().is_err(), "{text}");
         }
     }
