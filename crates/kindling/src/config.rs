@@ -351,7 +351,7 @@ impl RunConfig {
                 let encoder = classifier.build_to_fill(&self.model_options(), device)?;
                 let (encoder, import) = weights::load(encoder, &classifier, &path, Adapt::StemAndHead)?;
                 let encoder = model.encoder(&self.model_options()).of_network(encoder);
-                Ok((self.segmenter(device)?.with_encoder(encoder), Some(import)))
+                Ok((self.segmenter(device)?.with_encoder(encoder), Some(import.into_encoder())))
             }
         }
     }

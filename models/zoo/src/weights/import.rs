@@ -40,8 +40,18 @@ pub struct Import {
     pub replaced_head: Option<usize>,
     /// Channels of the stem in the file, if they were summed.
     pub folded_stem: Option<usize>,
+    /// Whether it fills the encoder of a network for segmentation alone.
+    pub of_encoder: bool,
     /// Keys of other tensors that a training script saved with the model.
     pub left_out: Vec<String>,
+}
+
+impl Import {
+    /// That of a classifier whose stages become the encoder of a network for segmentation, which has a head of its own.
+    #[must_use]
+    pub fn into_encoder(self) -> Self {
+        Self { of_encoder: true, replaced_head: None, ..self }
+    }
 }
 
 impl fmt::Display for Import {
@@ -49,6 +59,9 @@ impl fmt::Display for Import {
         match self.style {
             Some(style) => write!(f, "{} tensors under {style}'s keys", self.filled)?,
             None => write!(f, "{} tensors", self.filled)?,
+        }
+        if self.of_encoder {
+            f.write_str(" for the encoder; the decoder and the head start from random weights")?;
         }
         if let Some(channels) = self.folded_stem {
             write!(f, "; the stem's {channels} input channels were summed into 1")?;
@@ -104,8 +117,15 @@ fn import_of<M: Module>(
 ) -> Result<(M, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let table = recognise(libraries, &parameters::slots(&network), &tensors)?;
-    let mut import =
-        Import { style: table.style, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
+    let mut import = Import {
+        style: table.style,
+        filled: 0,
+        counters: 0,
+        replaced_head: None,
+        folded_stem: None,
+        of_encoder: false,
+        left_out,
+    };
     let mut own = fit(&table, tensors, (adapt, ends), &mut import)?;
     import.filled = own.len();
     if import.replaced_head.is_some() {
@@ -123,7 +143,15 @@ fn import_of<M: Module>(
 pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> Result<(M, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let table = KeyTable::named(names, &parameters::slots(&network));
-    let mut import = Import { style: None, filled: 0, counters: 0, replaced_head: None, folded_stem: None, left_out };
+    let mut import = Import {
+        style: None,
+        filled: 0,
+        counters: 0,
+        replaced_head: None,
+        folded_stem: None,
+        of_encoder: false,
+        left_out,
+    };
     let own = fit(&table, tensors, (Adapt::Strict, &CLASSIFIER), &mut import)?;
     import.filled = own.len();
     Ok((parameters::write(network, own)?, import))
