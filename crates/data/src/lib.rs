@@ -51,7 +51,7 @@ pub use order::{order, order_of_stretches};
 pub use source::{
     Asked, BadSample, Changes, Dataset, FileList, Fingerprint, Format, Idx, ImageStack, ListedSample, MAX_IDX_BYTES,
     MaskLinks, MaxBad, NpyHeader, Npz, OnBadSample, Opened, Opening, Pages, Part, PassedOver, Pictures, Purpose,
-    Recorded, Row, Slice, Source, Stack, StackSource, Stacked, Task, ValueSummary, first_bytes, images_in,
+    Recorded, Row, Slice, Source, Stack, StackSource, Stacked, Task, Usual, ValueSummary, first_bytes, images_in,
     largest_decoding_bytes, majority_baseline, manifest_of, open_folder, open_folder_with, open_images, open_manifest,
     open_path, open_segmentation, paired_in_order, parse_idx, parse_manifest, read_guarded, read_idx, shards,
 };

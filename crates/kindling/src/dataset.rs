@@ -1,13 +1,14 @@
 //! Data sets by name, or by the path of a folder, a manifest or shards.
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use etcetera::BaseStrategy;
 use kindling_data::{
-    Asked, Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, Task,
+    Asked, Dataset, Fold, Format, OnBadSample, Opened, Opening, Pages, PassedOver, SplitBy, SplitRule, Task, Usual,
     open_images, open_path, open_segmentation,
 };
 use kindling_runs::RunDir;
@@ -20,6 +21,8 @@ pub(crate) struct Named {
     pub(crate) about: &'static str,
     /// What it costs to have.
     pub(crate) needs: &'static str,
+    /// How a run on it trains, and how one that segments does.
+    usual: [Usual; 2],
 }
 
 /// Every data set with a name, in the order they are listed.
@@ -28,26 +31,31 @@ pub(crate) const NAMED: [Named; 5] = [
         name: PHANTOMS,
         about: "synthetic 512x512 scans with a small lesion: none, round or spiculated",
         needs: "nothing: made on the fly",
+        usual: [kindling_phantoms::USUAL, kindling_phantoms::USUAL_WITH_MASKS],
     },
     Named {
         name: BRAIN_MRI_ORIENTATION,
         about: "slices of real T1 MR volumes: sagittal, coronal or axial",
         needs: "scripts/fetch-brain-mri-orientation.sh, once",
+        usual: [kindling_brain_mri_orientation::USUAL, Usual::NOTHING],
     },
     Named {
         name: BRAIN_PARTS,
         about: "slices of real T1 MR volumes with masks of cerebrum and cerebellum",
         needs: "scripts/fetch-brain-parts.sh, once",
+        usual: [kindling_brain_parts::USUAL; 2],
     },
     Named {
         name: FASHION_MNIST,
         about: "28x28 grey pictures of clothes in ten classes",
         needs: "scripts/fetch-fashion-mnist.sh, once",
+        usual: [Usual::NOTHING; 2],
     },
     Named {
         name: "pathmnist",
         about: "and the eleven other 2-D sets of MedMNIST, also as pathmnist_64, _128, _224",
         needs: "the published .npz, put there by you",
+        usual: [Usual::NOTHING; 2],
     },
 ];
 
@@ -123,6 +131,25 @@ pub(crate) enum AskedTask {
     Regression,
     /// Which class each pixel is
     Segmentation,
+}
+
+/// What a data set with this name says of how a run on it trains, or one that segments; nothing of what has no name.
+pub(crate) fn usual(name: &str, segments: bool) -> Usual {
+    let named = NAMED.iter().find(|set| set.name == name);
+    named.map_or(Usual::NOTHING, |set| set.usual[usize::from(segments)])
+}
+
+/// A usual setting of every data set that has one, for a help text: `4 for phantoms, 30 for brain-parts`.
+pub(crate) fn told_of_usual<T: Display + PartialEq>(setting: impl Fn(&Usual) -> Option<T>) -> String {
+    let of_set = |Named { name, usual: [all, masks], .. }: &Named| match (setting(all), setting(masks)) {
+        (Some(value), of_masks) if of_masks.as_ref().is_none_or(|other| *other == value) => {
+            Some(format!("{value} for {name}"))
+        }
+        (Some(value), Some(of_masks)) => Some(format!("{value} for {name}, {of_masks} for their masks")),
+        (None, Some(of_masks)) => Some(format!("{of_masks} for the masks of {name}")),
+        _ => None,
+    };
+    NAMED.iter().filter_map(of_set).collect::<Vec<_>>().join(", ")
 }
 
 /// Whether a rule is what a configuration means that says nothing.
@@ -386,6 +413,18 @@ mod tests {
     use serde::de::value::{Error, StrDeserializer};
 
     use super::*;
+
+    #[test]
+    fn data_sets_say_what_is_usual_for_them() {
+        assert_eq!(
+            told_of_usual(|usual| usual.epochs),
+            "4 for phantoms, 3 for brain-mri-orientation, 30 for brain-parts"
+        );
+        assert_eq!(told_of_usual(|usual| usual.image_size), "256 for the masks of phantoms, 128 for brain-parts");
+        let of_phantoms = [false, true].map(|segments| usual(PHANTOMS, segments).image_size);
+        assert_eq!(of_phantoms, [None, Some(256)]);
+        assert_eq!(usual("./phantoms", true), Usual::NOTHING, "a folder of that name is another data set");
+    }
 
     #[test]
     fn earlier_names_in_configurations_become_those_of_today_and_paths_stay() {

@@ -21,6 +21,7 @@ mod passed_over;
 mod segmentation;
 pub mod shards;
 mod stacks;
+mod usual;
 mod views;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,6 +45,7 @@ pub use opening::{Asked, Opened, Opening, Purpose};
 pub use passed_over::PassedOver;
 pub use segmentation::open_segmentation;
 pub use stacks::{Slice, Stack, Stacked};
+pub use usual::Usual;
 
 /// Labelled images by index. Reading is independent of order and may happen on several threads at once.
 pub trait Source: Send + Sync {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail};
-use kindling_data::{Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Scale, Split, SplitRule, Task, within};
+use kindling_data::{
+    Augment, Dataset, Fit, Normalisation, Policy, Preprocess, Scale, Split, SplitRule, Task, Usual, within,
+};
 use kindling_layers::{Checkpointing, Freeze, Precision};
 use kindling_runs::{RunDir, read_toml};
 use kindling_trainer::{MOST_SAMPLES, OptimizerConfig, SegmentationConfig, ValueLoss};
@@ -12,15 +14,12 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::defaults::{
-    BRAIN_MRI_ORIENTATION_EPOCHS, BRAIN_PARTS_EPOCHS, BRAIN_PARTS_SIZE, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS,
-    PHANTOM_MASK_SIZE, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
-};
+use super::defaults::{HEAD_LR, MOMENTUM, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY};
 use super::settings::{OPENING, Settings, all};
 use super::{Asked, Continuing, OptimizerName};
 use crate::budget::{MemoryBudget, limit_before_reading};
 use crate::config::{RunConfig, StartingPoint, defaults, measure, preprocess, usual};
-use crate::dataset::{self, AskedTask, BRAIN_MRI_ORIENTATION, BRAIN_PARTS, PHANTOMS, path_of};
+use crate::dataset::{self, AskedTask, path_of};
 use crate::device::DeviceChoice;
 use crate::model::AnyModel;
 use crate::output::note;
@@ -31,8 +30,8 @@ use crate::settings::{change, get, overlay, refused_change, remove, set, table_o
 /// What `--normalise percentiles` stretches each image by.
 const PERCENTILES: [f32; 2] = [0.01, 0.99];
 
-/// Settings whose defaults are others where each pixel has a class.
-const DEPEND_ON_THE_TASK: [&str; 3] = ["model.name", "train.batch_size", "data.preprocess.size"];
+/// Settings whose defaults are others where each pixel has a class, or where the data set says what is usual.
+const DEPEND_ON_TASK_AND_DATA: [&str; 4] = ["model.name", "train.batch_size", "data.preprocess.size", "train.epochs"];
 
 /// Flags that say what is computed once the data set is known, and are no values of a configuration by themselves.
 const NEED_THE_DATA: [&str; 2] = ["data.preprocess.fit", "data.preprocess.normalisation"];
@@ -80,8 +79,8 @@ impl Asked {
         let mut layer = file.as_ref().map(table_of).transpose()?.unwrap_or_default();
         forget_what_depended(&mut layer, &given);
         let is_said = |key: &str| given.contains_key(key) || get(&layer, key).is_some();
-        let [epochs_said, lr_said, augment_said] = ["train.epochs", "train.lr", "data.augment"].map(is_said);
-        let unsaid: Vec<&str> = DEPEND_ON_THE_TASK.into_iter().filter(|key| !is_said(key)).collect();
+        let [lr_said, augment_said] = ["train.lr", "data.augment"].map(is_said);
+        let unsaid: Vec<&str> = DEPEND_ON_TASK_AND_DATA.into_iter().filter(|key| !is_said(key)).collect();
         let momentum_said = given.contains_key("train.optimizer.momentum");
 
         let mut table = defaults();
@@ -148,14 +147,6 @@ impl Asked {
         self.prepare(&mut config, &dataset)?;
 
         let train = &mut config.train;
-        if !epochs_said {
-            train.epochs = match dataset.name.as_str() {
-                PHANTOMS => PHANTOM_EPOCHS,
-                BRAIN_MRI_ORIENTATION => BRAIN_MRI_ORIENTATION_EPOCHS,
-                BRAIN_PARTS => BRAIN_PARTS_EPOCHS,
-                _ => usual().epochs,
-            };
-        }
         if !lr_said {
             train.lr = match train.optimizer {
                 OptimizerConfig::AdamW { .. } if config.model.freeze == Freeze::Backbone => HEAD_LR,
@@ -180,10 +171,12 @@ impl Asked {
         Ok((config.checked()?, dataset))
     }
 
-    /// Puts what follows from the task: of `unsaid`, settings that nobody has said anything of, and the loss of a segmentation.
+    /// Puts what follows from the task and the data set: of `unsaid`, settings that nobody has said anything of, and the loss of a
+    /// segmentation.
     fn settle_task(&self, table: &mut Table, unsaid: &[&str]) -> Result<()> {
         let source = get(table, "data.source").and_then(Value::as_str).unwrap_or_default().to_owned();
-        if source == BRAIN_PARTS && get(table, "data.opening.task").is_none() {
+        let only_segments = dataset::usual(&source, true).task == Some(Task::Segmentation);
+        if only_segments && get(table, "data.opening.task").is_none() {
             // Classification, which a configuration does not say.
             if self.opening.task.is_some() {
                 bail!("{}", dataset::only_segments(&source));
@@ -192,6 +185,9 @@ impl Asked {
         }
         let task = get(table, "data.opening.task").and_then(Value::as_str).map(str::to_owned);
         let segments = task.as_deref() == Some("segmentation");
+        for key in unsaid {
+            put_usual(table, key, segments, dataset::usual(&source, segments))?;
+        }
         let name = get(table, "model.name").and_then(Value::as_str).unwrap_or_default();
         if !segments {
             if is_segmentation(name) {
@@ -218,15 +214,6 @@ impl Asked {
         }
         if self.settings.regression_loss.is_some() {
             bail!("--regression-loss belongs to --task regression; segmentation has --loss");
-        }
-        for key in unsaid {
-            match *key {
-                "model.name" => set(table, key, Value::String(SEGMENTATION_MODEL.to_string())),
-                "train.batch_size" => set(table, key, Value::Integer(SEGMENTATION_BATCH)),
-                "data.preprocess.size" if source == PHANTOMS => set(table, key, Value::Integer(PHANTOM_MASK_SIZE)),
-                "data.preprocess.size" if source == BRAIN_PARTS => set(table, key, Value::Integer(BRAIN_PARTS_SIZE)),
-                _ => {}
-            }
         }
         let loss = Value::try_from(SegmentationConfig::default())?;
         if get(table, "train.segmentation").is_none() {
@@ -426,6 +413,21 @@ fn is_normalised(preprocess: &Preprocess, text: &str) -> bool {
         "data" => preprocess.percentiles.is_none() && !is_identity && !is_imagenet,
         _ => false,
     }
+}
+
+/// Puts a setting that nobody has said anything of as the task and the data set have it, where one of them does.
+fn put_usual(table: &mut Table, key: &str, segments: bool, of_data: Usual) -> Result<()> {
+    let value = match key {
+        "model.name" => segments.then(|| Value::String(SEGMENTATION_MODEL.to_owned())),
+        "train.batch_size" => segments.then_some(Value::Integer(SEGMENTATION_BATCH)),
+        "data.preprocess.size" => of_data.image_size.map(Value::try_from).transpose()?,
+        "train.epochs" => of_data.epochs.map(Value::try_from).transpose()?,
+        _ => None,
+    };
+    if let Some(value) = value {
+        set(table, key, value);
+    }
+    Ok(())
 }
 
 /// A configuration from all of its layers.

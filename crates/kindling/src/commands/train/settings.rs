@@ -8,10 +8,7 @@ use kindling_trainer::{DiceOver, FocalConfig, PixelLoss, ValueLoss};
 use serde::{Serialize, Serializer};
 
 use super::OptimizerName;
-use super::defaults::{
-    BRAIN_MRI_ORIENTATION_EPOCHS, BRAIN_PARTS_EPOCHS, BRAIN_PARTS_SIZE, HEAD_LR, MOMENTUM, PHANTOM_EPOCHS,
-    PHANTOM_MASK_SIZE, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY,
-};
+use super::defaults::{HEAD_LR, MOMENTUM, SEGMENTATION_BATCH, SEGMENTATION_MODEL, SGD_LR, SGD_WEIGHT_DECAY};
 use crate::budget::MemoryBudget;
 use crate::choice::Choice;
 use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, defaults, usual};
@@ -35,7 +32,7 @@ settings! {
     Stays "model.freeze" freeze: Freeze;
     /// Side of the square images, at most 8192, padded and never stretched
     #[arg(value_name = "PIXELS", help_heading = "What")]
-    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {PHANTOM_MASK_SIZE} for the masks of phantoms, {BRAIN_PARTS_SIZE} for brain-parts");
+    Stays "data.preprocess.size" image_size: usize = format!("{IMAGE_SIZE}, {}", dataset::told_of_usual(|usual| usual.image_size));
     /// none, light (flip, small shifts, turns and scales, brightness, contrast), medium, heavy, or a TOML file with a policy
     /// of one's own
     #[arg(value_name = "POLICY", help_heading = "What")]
@@ -71,11 +68,7 @@ settings! {
     /// Passes over the training samples, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.epochs" epochs: u64 =
-        format!(
-            "{PHANTOM_EPOCHS} for phantoms, {BRAIN_MRI_ORIENTATION_EPOCHS} for brain-mri-orientation, {BRAIN_PARTS_EPOCHS} for brain-parts, \
-             otherwise {}",
-            usual().epochs
-        );
+        format!("{}, otherwise {}", dataset::told_of_usual(|usual| usual.epochs), usual().epochs);
     /// Stop after this many optimizer steps, 1 to 1000000000
     #[arg(value_name = "N", help_heading = "Training")]
     Stays "train.max_steps" max_steps: u64;
