@@ -116,7 +116,7 @@ impl<'a> Pass<'a> {
     fn whole(&mut self, images: BufferId) {
         self.ledger.phase = Phase::Forward;
         self.enter(0, images);
-        self.run(|_| true, true);
+        self.run(|_| true, true, &BTreeSet::new());
         let last = self.graph.maps.len() - 1;
         self.start_gradient(last);
         self.ledger.phase = Phase::Backward;
@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
             boundaries.push(between.iter().map(|&(value, buffer)| (value, self.ledger.retain(buffer))).collect());
             let later = self.read_after(&segments, number);
             between = self.enter_all(between, |node| self::within(segment, node), &later);
-            self.run(|node| self::within(segment, node), false);
+            self.run(|node| self::within(segment, node), false, &self.made_in(segment, &later));
             for value in later {
                 if let Some(held) = self.leave(value) {
                     between.push((value, held.buffer));
@@ -146,7 +146,7 @@ impl<'a> Pass<'a> {
         let last: Vec<BufferId> = between.iter().map(|&(_, buffer)| self.ledger.retain(buffer)).collect();
         let in_tail = |node: &Node| node.place == Place::Tail;
         let rest = self.enter_all(between, in_tail, &BTreeSet::new());
-        self.run(in_tail, true);
+        self.run(in_tail, true, &BTreeSet::new());
         self.ledger.phase = Phase::Backward;
         let logits = self.graph.maps.len() - 1;
         rest.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
@@ -155,9 +155,9 @@ impl<'a> Pass<'a> {
 
         for (number, segment) in segments.iter().enumerate().rev() {
             let Some(boundary) = boundaries.pop() else { break };
-            let mut made = self.read_after(&segments, number);
-            made.insert(logits);
-            made.retain(|value| self.is_made_in(segment, *value));
+            let mut read = self.read_after(&segments, number);
+            read.insert(logits);
+            let made = self.made_in(segment, &read);
             let gradients: Vec<(usize, Held)> =
                 made.iter().filter_map(|&value| Some((value, self.gradients[value].take()?))).collect();
             if !gradients.is_empty() {
@@ -180,7 +180,7 @@ impl<'a> Pass<'a> {
         let inputs = boundary.iter().map(|&(value, buffer)| (value, self.ledger.retain(buffer))).collect();
         let rest = self.enter_all(inputs, inside, &BTreeSet::new());
         rest.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
-        self.run(inside, true);
+        self.run(inside, true, made);
         // The gradient of sum(output * gradient) is a new map of the output's size.
         for &value in made {
             if let Some(output) = self.leave(value) {
@@ -208,9 +208,10 @@ impl<'a> Pass<'a> {
         read
     }
 
-    /// Whether an operation of the segment makes this value.
-    fn is_made_in(&self, segment: &Segment, value: usize) -> bool {
-        self.graph.nodes.iter().any(|node| node.output == value && self::within(segment, node))
+    /// Those of the values that operations of the segment make.
+    fn made_in(&self, segment: &Segment, values: &BTreeSet<usize>) -> BTreeSet<usize> {
+        let made = self.graph.nodes.iter().filter(|node| self::within(segment, node)).map(|node| node.output);
+        made.filter(|value| values.contains(value)).collect()
     }
 
     /// Gives each of these values to the operations that read it. Returns those that are read `later`, too, and lets go of the others.
@@ -260,9 +261,12 @@ impl<'a> Pass<'a> {
         self.values[value].take()
     }
 
-    fn run(&mut self, wanted: impl Fn(&Node) -> bool, tracked: bool) {
-        // Only reads inside the segment count; its output is passed on.
+    /// Runs operations forward. What they make of `passed_on` stays, whoever of them reads it, as the middle of a stage may be read by the
+    /// rest of it and by a decoder.
+    fn run(&mut self, wanted: impl Fn(&Node) -> bool, tracked: bool, passed_on: &BTreeSet<usize>) {
+        // Only reads inside the segment count, and that of whoever it is passed on to.
         let mut reads = vec![0; self.reads.len()];
+        passed_on.iter().for_each(|value| reads[*value] += 1);
         for node in self.graph.nodes.iter().filter(|node| wanted(node)) {
             node.inputs.iter().for_each(|input| reads[*input] += 1);
         }

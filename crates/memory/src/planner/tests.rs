@@ -274,6 +274,42 @@ fn a_decoder_keeps_less_if_its_blocks_are_recomputed() {
     }
 }
 
+/// A decoder that reads the last map and, beside it, one from the middle of a stage, and whose logits are large.
+struct WithTapInStage;
+
+impl Describe for WithTapInStage {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let (tap, last) = trace.scope("encoder", |trace| {
+            let stem = trace.scope("stem", |trace| conv(trace, input, 16, 3, 2, false));
+            let first = trace.scope("stages.0.0", |trace| conv(trace, stem, 32, 3, 2, false));
+            let second = trace.scope("stages.0.1", |trace| block(trace, first));
+            (first, trace.scope("stages.1.0", |trace| conv(trace, second, 64, 3, 2, false)))
+        });
+        let logits = trace.scope("decoder", |trace| {
+            let high = conv(trace, last, 16, 1, 1, false);
+            let size = FeatureMap { channels: 16, ..tap.map };
+            let high = trace.apply("upsample", Op::Upsample { factor: 2 }, &[high], size);
+            let low = conv(trace, tap, 16, 1, 1, false);
+            trace.add(low, high)
+        });
+        let size = FeatureMap { channels: 16, ..input.map };
+        trace.scope("enlarge", |trace| trace.apply("resize", Op::Upsample { factor: 4 }, &[logits], size))
+    }
+}
+
+/// The map is read by the next block of its stage, too, and is all the same there when the decoder comes.
+#[test]
+fn a_map_from_the_middle_of_a_stage_stays_until_the_decoder_reads_it() {
+    let trace = Trace::of(&WithTapInStage, FeatureMap::square(3, 128));
+    let situation = Situation { checkpointing: Checkpointing::Stages, ..Situation::whole_batch(1, CPU) };
+    let prediction = predict(&trace, &situation);
+    // At the loss there are the images, what enters each segment (the map twice, as one buffer), and the logits.
+    let logits = 16 * 128 * 128;
+    let entering = 3 * 128 * 128 + 16 * 64 * 64 + 2 * 32 * 32 * 32 + 64 * 16 * 16;
+    assert_eq!((prediction.phase, prediction.workspace), (Phase::Backward, 6 * 4 * logits));
+    assert_eq!(prediction.activations, 4 * (entering + logits));
+}
+
 #[test]
 fn an_auxiliary_classifier_is_recomputed_with_the_decoder() {
     let graph = Graph::of_run(&Trace::of(&WithAuxiliary, FeatureMap::square(3, 128)), Freeze::None);
