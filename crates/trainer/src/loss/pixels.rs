@@ -20,18 +20,12 @@ pub struct SegmentationConfig {
     pub loss: PixelLoss,
     /// Over what the sums of Dice and its relatives run.
     pub dice_over: DiceOver,
-    /// How the focal losses weigh pixels.
-    #[serde(skip_serializing_if = "is_usual")]
-    pub focal: FocalConfig,
     /// How much the cross-entropy of the auxiliary classifier counts beside them, 1e-6 to 1e3; torchvision's training takes 0.5. If
     /// absent, the network has no auxiliary classifier, or it is not trained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auxiliary_loss: Option<f64>,
-}
-
-/// Whether focal losses are what they are where nobody says anything.
-fn is_usual(focal: &FocalConfig) -> bool {
-    *focal == FocalConfig::default()
+    /// How the focal losses weigh pixels.
+    pub focal: FocalConfig,
 }
 
 /// The loss of a network for segmentation.
