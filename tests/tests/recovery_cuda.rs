@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use kindling_tests::{
-    Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, kindling, losses, on_cuda,
+    Outcome, ShortRuns, Started, Test, cuda_on_cpu, events, json_of, kindling, losses, on_cuda, record,
     run_optional_and_nightly, same_bits, step_numbers, steps_apart,
 };
 use serde_json::{Value, json};

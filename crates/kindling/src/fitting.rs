@@ -102,7 +102,8 @@ fn target(device: &Device) -> Target {
 /// A run as the planner sees it; its micro-batch is not looked at.
 fn situation(config: &RunConfig, checkpointing: Checkpointing, device: &Device) -> Situation {
     let of_steps = situation_of_steps(&config.train, checkpointing, device);
-    Situation { freeze: config.model.freeze, workers: config.workers, ..of_steps }
+    let mixes = config.data.augment.policy().mixes();
+    Situation { freeze: config.model.freeze, workers: config.workers, mixes, ..of_steps }
 }
 
 /// The same of the steps alone.
@@ -117,7 +118,6 @@ fn situation_of_steps(train: &TrainConfig, checkpointing: Checkpointing, device:
         },
         ema: train.ema.is_some(),
         element_bytes: train.precision.bytes(),
-        mixes: config.data.augment.policy().mixes(),
         ..Situation::whole_batch(train.batch_size, target(device))
     }
 }
