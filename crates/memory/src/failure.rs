@@ -120,10 +120,12 @@ pub fn reason(text: &str) -> String {
 }
 
 /// Beginnings of lines without information.
-const VAGUE: [&str; 11] = [
+const VAGUE: [&str; 12] = [
     "An error happened during execution",
     "Caused by:",
     "Several failures at once",
+    // Of what could not be computed because something before it could not.
+    "skipped `",
     "The bytes were never written",
     "An IO error happened",
     "A launch error happened",
@@ -247,6 +249,11 @@ mod tests {
             ("Should run when selected by autotune.", "Should run when selected by autotune."),
             ("An error happened during execution\nCaused by:\n  Incompatible shapes", "Incompatible shapes"),
             ("Several failures at once\nCaused by:\n  An IO error happened\n  No such copy", "No such copy"),
+            (
+                "Several failures at once\n skipped `ElemwiseFuse`: it needed memory 7, which carried the failure\nCaused by:\n  \
+                 Unable to load the PTX: no",
+                "Unable to load the PTX: no",
+            ),
             ("Incompatible shapes\nmore", "Incompatible shapes"),
             ("", ""),
         ];

@@ -61,7 +61,8 @@ CASES = [
 FOCAL = [
     # loss, what it is told, with ignored pixels, of the reference
     ("focal", {"gamma": 3.5}, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=3.5)),
-    ("focal", {"alpha": 0.7}, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=2.0, alpha=0.7)),
+    # MONAI takes alpha in float32, which holds this one.
+    ("focal", {"alpha": 0.75}, False, FocalLoss(use_softmax=True, to_onehot_y=True, gamma=2.0, alpha=0.75)),
     ("binary-focal", {}, False, of_smp(smp.FocalLoss)),
     ("binary-focal", {}, True, of_smp(smp.FocalLoss)),
     ("binary-focal", {"gamma": 1.5, "alpha": 0.25}, True, of_smp(smp.FocalLoss, gamma=1.5, alpha=0.25)),
