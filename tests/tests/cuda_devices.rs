@@ -182,7 +182,7 @@ fn a_kernel_that_does_not_compile_is_told_with_its_reason() {
     let mut command = runs.train("refused");
     let outcome = Outcome::of(command.env("CUDASIM_FAULTS", "module:30=218"));
     let sentence = outcome.refused();
-    assert!(sentence.contains("Unable to load the PTX"), "{}", outcome.all());
+    assert!(sentence.contains("CUDA_ERROR_INVALID_PTX"), "{}", outcome.all());
 }
 
 /// NVIDIA's data sheet of the A100 with 40 GB: 156 TFLOP/s in TF32 and 1555 GB/s. Its clocks are the stand-in's. Kernels do nothing

@@ -60,6 +60,7 @@ use std::process::ExitCode;
 
 use anyhow::anyhow;
 use kindling_memory::{Failure, classify, panic_message};
+use kindling_trainer::TrainError;
 use output::{Delivery, note};
 
 /// How a command ended well.
@@ -99,19 +100,24 @@ fn main() -> ExitCode {
         // Whoever read the output had enough of it.
         (Err(error), Delivery::Unwanted) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         (Err(error), _) if error.is::<ranks::Said>() => ExitCode::FAILURE,
-        (Err(error), _) if !error.is::<std::io::Error>() => {
-            note!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        (Err(error), _) if !error.is::<std::io::Error>() => failed(&error),
         (_, Delivery::Failed(reason)) => not_written(&reason),
-        (Err(error), _) => {
-            note!("error: {error:#}");
-            ExitCode::FAILURE
-        }
+        (Err(error), _) => failed(&error),
         (Ok(Done::Complete), _) => ExitCode::SUCCESS,
         (Ok(Done::Interrupted), _) => ExitCode::from(interrupt::exit_code()),
         (Ok(Done::SomeFailed), _) => ExitCode::FAILURE,
     }
+}
+
+/// Says why the command fails. A device that fails after a kernel did not compile seldom names that as the cause.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let of_device = matches!(error.downcast_ref(), Some(TrainError::Device { .. } | TrainError::DeviceLost { .. }));
+    let text = format!("{error:#}");
+    match device::failed_kernels::last().filter(|reason| of_device && !reason.said_in(&text)) {
+        Some(reason) => note!("error: {text}; a GPU kernel did not compile before: {reason}"),
+        None => note!("error: {text}"),
+    }
+    ExitCode::FAILURE
 }
 
 /// Says what was found out about the command line: help, the version, or what is wrong with it.

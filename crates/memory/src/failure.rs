@@ -120,12 +120,13 @@ pub fn reason(text: &str) -> String {
 }
 
 /// Beginnings of lines without information.
-const VAGUE: [&str; 12] = [
+const VAGUE: [&str; 13] = [
     "An error happened during execution",
     "Caused by:",
     "Several failures at once",
-    // Of what could not be computed because something before it could not.
+    // Of what could not be computed because something before it could not; and "(472 older skip record(s) were dropped; ...".
     "skipped `",
+    "(",
     "The bytes were never written",
     "An IO error happened",
     "A launch error happened",
