@@ -337,7 +337,7 @@ def section_precision():
 
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
-         ("2026-11-26-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32, AdamW"),
+         ("2026-11-27-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32 and bf16, AdamW"),
          ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW tensor by tensor"),
          ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW eight tensors at once"),
          ("2026-11-26-planner-cuda-stand-in.json", "stand-in for CUDA, a run takes its memory first")]
