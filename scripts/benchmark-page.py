@@ -335,6 +335,8 @@ def section_precision():
             "The training losses of the first seed:", "", "![Training losses in float32, bf16 and f16](precision.svg)", ""]
 
 
+SOAK_ON_CUDA = "2026-11-27-soak-cuda-stand-in.json"
+
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
          ("2026-11-27-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32 and bf16, AdamW"),
@@ -598,12 +600,21 @@ def section_ledger():
 
 def section_robustness():
     soak, fuzz = load("2026-11-22-soak-10000-steps.json"), load("2026-11-22-fuzzing.json")
+    cuda = load(SOAK_ON_CUDA)
+    short, long = cuda["short"], cuda["long"]
+    counted = [(what, short["counters"][name], long["counters"][name]) for what, name in (
+        ("most bytes of the device", "peak"), ("most allocations", "most_allocations"), ("streams", "live_streams"),
+        ("events", "live_events"), ("modules", "live_modules"), ("pinned buffers", "live_pinned"))]
+    counted.append(("most bytes of the process", short["process_peak_bytes"], long["process_peak_bytes"]))
     live = soak["live_bytes_at_every_thousandth_step"]
     rows = [[what, f"{count:,}", f"{fuzz['inputs_a_second'][what]:,}"] for what, count in fuzz["executed_inputs"].items()]
     return ["## Long runs with failures", "", soak["what"][0].upper() + soak["what"][1:] + ".", "",
             f"Over {soak['steps']:,} steps with {soak['recoveries']:,} recoveries the live bytes at every thousandth step were between "
             f"{min(live):,} and {max(live):,}.", "", source("2026-11-22-soak-10000-steps.json", soak, soak["environment"]["note"][0].upper()
                                                                + soak["environment"]["note"][1:] + "."), "",
+            f"{long['steps']:,} {cuda['what']}.", "",
+            table(["", f"{short['steps']:,} steps", f"{long['steps']:,} steps"], [[what, f"{a:,}", f"{b:,}"] for what, a, b in counted]),
+            "", source(SOAK_ON_CUDA, cuda, cuda["environment"]["note"][0].upper() + cuda["environment"]["note"][1:] + "."), "",
             "## Fuzzing our own parsers", "", "`" + fuzz["about"].replace(",", "`,", 1), "", table(["parser", "inputs", "inputs a second"], rows), "",
             source("2026-11-22-fuzzing.json", fuzz), ""]
 
