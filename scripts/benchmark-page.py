@@ -243,10 +243,11 @@ BAR, WIDEST = 16, 420
 
 
 def picture():
-    """Bars of the figures of the README: Kindling in float32, PyTorch in float32, and PyTorch's best."""
+    """Bars of the figures of the README: Kindling in float32 and bf16, PyTorch in float32, and its best."""
     parts, y = [], 8
     for (model, what), (ours, theirs, _) in beside_pytorch().items():
-        bars = [("kindling", fastest(in_format(ours, "f32")), "Kindling, f32"), ("single", fastest(in_format(theirs, "f32")), ""), ("best", fastest(theirs), "")]
+        bars = [("kindling", fastest(in_format(ours, precision)), f"Kindling, {precision}") for precision in ("f32", "bf16")]
+        bars += [("single", fastest(in_format(theirs, "f32")), ""), ("best", fastest(theirs), "")]
         most = max(rate(row) for _, row, _ in bars)
         y += 18
         parts.append(f'<text class="name" x="8" y="{y}">{model}, {DOES[what]}</text>')
