@@ -28,7 +28,7 @@ pub enum Adapt {
 }
 
 /// The result of an import; displays as a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Import {
     /// The library whose keys the file has; `None` for Kindling's.
     pub style: Option<KeyStyle>,
@@ -117,15 +117,7 @@ fn import_of<M: Module>(
 ) -> Result<(M, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let table = recognise(libraries, &parameters::slots(&network), &tensors)?;
-    let mut import = Import {
-        style: table.style,
-        filled: 0,
-        counters: 0,
-        replaced_head: None,
-        folded_stem: None,
-        of_encoder: false,
-        left_out,
-    };
+    let mut import = Import { style: table.style, left_out, ..Import::default() };
     let mut own = fit(&table, tensors, (adapt, ends), &mut import)?;
     import.filled = own.len();
     if import.replaced_head.is_some() {
@@ -143,15 +135,7 @@ fn import_of<M: Module>(
 pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> Result<(M, Import), Mismatch> {
     let (tensors, left_out) = unwrap(tensors);
     let table = KeyTable::named(names, &parameters::slots(&network));
-    let mut import = Import {
-        style: None,
-        filled: 0,
-        counters: 0,
-        replaced_head: None,
-        folded_stem: None,
-        of_encoder: false,
-        left_out,
-    };
+    let mut import = Import { left_out, ..Import::default() };
     let own = fit(&table, tensors, (Adapt::Strict, &CLASSIFIER), &mut import)?;
     import.filled = own.len();
     Ok((parameters::write(network, own)?, import))

@@ -79,7 +79,7 @@ fn columns<'a, T>(shape: &Dense, weight: &'a [T]) -> Matrix<'a, T> {
 impl Dense {
     /// The convolution that computes the gradient of the input from that of the output, if there is one.
     pub(crate) fn turned(&self) -> Option<Self> {
-        let reach = (self.kernel - 1) * self.dilation;
+        let reach = self.reach();
         let whole = self.before.iter().all(|before| *before <= reach);
         (self.kernel > 1 && self.stride == 1 && whole).then(|| Self {
             batch: self.batch,

@@ -106,6 +106,11 @@ impl Dense {
         if self.batch < rayon::current_num_threads() { Threads::All } else { Threads::One }
     }
 
+    /// Rows, and columns, from the first tap of the kernel to the last.
+    pub(super) fn reach(&self) -> usize {
+        (self.kernel - 1) * self.dilation
+    }
+
     /// Rows and columns from the first tap of the kernel to this one.
     pub(super) fn under(&self, tap: usize) -> [usize; 2] {
         [tap / self.kernel, tap % self.kernel].map(|at| at * self.dilation)

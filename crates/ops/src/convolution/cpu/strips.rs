@@ -50,7 +50,7 @@ struct Lines<'a, T> {
 impl<'a> Strips<'a> {
     /// The strips of a convolution whose products have factors of bf16, if it is computed in them.
     pub(super) fn of(shape: &'a Dense) -> Option<Self> {
-        let reach = (shape.kernel - 1) * shape.dilation;
+        let reach = shape.reach();
         let [height, width] = shape.out;
         if shape.stride != 1 || reach == 0 || width < LONGER * reach {
             return None;
