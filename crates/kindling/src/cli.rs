@@ -8,6 +8,7 @@ use crate::commands::{
     profile, runs, sweep, train,
 };
 use crate::ranks;
+use crate::threads;
 
 /// Light image models that train on the GPU you have.
 ///
@@ -89,6 +90,7 @@ impl Cli {
     pub(crate) fn run(self) -> anyhow::Result<Done> {
         if let Some(name) = self.command.runs_alone() {
             ranks::check_alone(name)?;
+            threads::compute_here(threads::usual());
         }
         match self.command {
             Command::Train(args) => args.run(),

@@ -14,7 +14,8 @@
 //! | `ranks` | several processes of one run, and what they must have in common |
 //! | `children` | runs that a command trains one after another, each in a process of its own |
 //! | `finish`, `progress`, `output` | scores and report at the end, the bar, and the only place that writes to the terminal |
-//! | `interrupt`, `abort`, `allocator`, `targets`, `ranges` | signals, the allocator, exports kept away from runs' own files, ranges of flags |
+//! | `interrupt`, `abort`, `allocator`, `threads` | signals, the allocator, the threads that compute |
+//! | `targets`, `ranges` | exports kept away from runs' own files, ranges of flags |
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 // Comments on flags are help texts: `cuda[:N]`, `runs/<time>`.
@@ -52,6 +53,7 @@ mod scores;
 mod segmenter;
 mod settings;
 mod targets;
+mod threads;
 mod volumes;
 
 use std::io::ErrorKind;

@@ -22,6 +22,7 @@ use sha2::{Digest, Sha256};
 use crate::Done;
 use crate::budget;
 use crate::output::note;
+use crate::threads;
 
 /// What several processes end with: the first has said why, for all.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ pub(crate) fn together(library: Option<&Path>, work: impl FnOnce(&Rc<Ranks>) -> 
     };
     let ranks = Ranks::of(group);
     if ranks.is_alone() {
+        threads::compute_here(threads::usual());
         return work(&ranks);
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| -> Result<Done> {
@@ -123,12 +125,8 @@ fn share_machine(ranks: &Ranks) -> Result<()> {
     let allowed = allowed.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or_default();
     let group = ranks.group();
     let all = ranks.agree("cores", allowed.trim().to_owned())?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mine = cores_of(group.rank(), group.hosts(), &all, cores);
-    if mine < cores && std::env::var_os("RAYON_NUM_THREADS").is_none() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(mine);
-        pool.build_global().context("the cores cannot be divided")?;
-    }
+    let mine = cores_of(group.rank(), group.hosts(), &all, threads::cores());
+    threads::compute_here(if std::env::var_os("RAYON_NUM_THREADS").is_some() { threads::usual() } else { mine });
     budget::share_among(group.local_size());
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::Checkpointing;
 ///
 /// A network may also be divided into segments. A trainer that lacks memory then keeps only the maps between segments, and
 /// recomputes the inside of a segment in the backward pass ([`Checkpointing`]).
-pub trait Classifier: Module {
+pub trait Classifier: Module + Sync {
     /// Images `[batch, in_channels, height, width]` to logits `[batch, classes]`.
     fn forward(&self, images: Tensor<4>) -> Tensor<2>;
 

@@ -9,7 +9,7 @@ use crate::Checkpointing;
 ///
 /// As a [`Classifier`](crate::Classifier) it may be divided into segments. What a decoder will read of earlier maps is handed on from
 /// segment to segment, so that a segment takes and makes several maps.
-pub trait Segmenter: Module {
+pub trait Segmenter: Module + Sync {
     /// Images `[batch, in_channels, height, width]` to logits `[batch, classes, height, width]`, in float32 for half formats. In a training
     /// pass a network with an auxiliary classifier makes `[batch, 2 * classes, height, width]`, of which the second half is that one's.
     fn forward(&self, images: Tensor<4>) -> Tensor<4>;

@@ -2,21 +2,18 @@
 
 use std::ops::Range;
 
-use burn::tensor::TensorData;
 use kindling_data::{BadSample, HostBatch, Loader, Task};
-use kindling_layers::host;
 use kindling_metrics::{MultiLabel, RegressionScore, Score};
-use kindling_nvtx::range;
 use serde::{Deserialize, Serialize};
 
 use crate::answers::{self, answer, most_probable};
 use crate::error::TrainError;
 use crate::inference::Inference;
+use crate::logits::{Logits, logits_of};
 use crate::loss::ValueLoss;
 use crate::pieces::Pieces;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
-use crate::step::upload;
 use crate::trainable::Trainable;
 use crate::views::mean;
 
@@ -89,20 +86,9 @@ pub fn predict<M: Trainable<2>>(
     task: Task,
     inference: &Inference<'_>,
 ) -> Result<Vec<Vec<f64>>, TrainError> {
-    let _range = range(|| "inference");
-    let &Inference { device, precision, views, .. } = inference;
-    let count = rows.len();
-    let failed = |text: &str| TrainError::of_device(None, count, text);
-    let seen: Vec<TensorData> = TrainError::caught(None, count, || {
-        let logits = |view| host::read(model.logits(precision.cast(view))).map_err(|error| failed(&error));
-        views.of(upload(batch, rows, device)).map(logits).collect()
-    })?;
-    let found = seen.into_iter().map(|data| {
-        let outputs = data.shape().as_slice().last().copied().unwrap_or(1);
-        let logits = data.convert::<f64>().try_to_vec::<f64>().map_err(|error| failed(&format!("{error:?}")))?;
-        Ok(logits.chunks(outputs.max(1)).map(|logits| answers::of_logits(task, logits)).collect())
-    });
-    Ok(mean(found.collect::<Result<_, TrainError>>()?))
+    let answer = |views: Vec<f32>| answers::of_logits(task, &views.into_iter().map(f64::from).collect::<Vec<_>>());
+    let of_image = |logits: Logits| mean(logits.views.into_iter().map(answer).collect());
+    Ok(logits_of(model, batch, rows, inference)?.into_iter().map(of_image).collect())
 }
 
 /// Evaluates a model on every sample a loader gives, whose task is about classes of images.

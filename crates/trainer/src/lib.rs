@@ -20,7 +20,7 @@
 //! | `training`, `supervised` | what differs between trainings; that of one network whose answers are known |
 //! | `classification`, `regression`, `evaluate`, `answers` | classes and numbers of images: training, validation, what logits mean |
 //! | `segmentation`, `segmented`, `windowed` | classes of pixels: training and validation, and images at their own size |
-//! | `inference`, `pieces` | how a split is inferred, and in pieces that fit |
+//! | `inference`, `logits`, `pieces` | how a split is inferred, by which threads, and in pieces that fit |
 //! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
 //! | `first_pass` | the sums over a batch that some losses depend on, before its gradients |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
@@ -56,6 +56,7 @@ mod gradients;
 mod host_copy;
 mod inference;
 mod journal;
+mod logits;
 mod loss;
 mod loss_scale;
 mod manifest;

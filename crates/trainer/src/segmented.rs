@@ -2,20 +2,17 @@
 
 use std::ops::Range;
 
-use burn::tensor::{Tensor, TensorData};
 use kindling_data::{BadSample, HostBatch, IGNORED, Loader, Mask};
-use kindling_layers::host;
 use kindling_metrics::{Score, VoxelCounts};
-use kindling_nvtx::range;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
 use crate::inference::Inference;
+use crate::logits::{Logits, logits_of};
 use crate::pieces::Pieces;
 use crate::ranks::Ranks;
 use crate::recovery::Recovery;
-use crate::step::upload;
 use crate::trainable::Trainable;
 use crate::views::mean;
 
@@ -83,40 +80,12 @@ pub fn segment<M: Trainable<4>>(
     rows: Range<usize>,
     inference: &Inference<'_>,
 ) -> Result<Vec<SegmentedImage>, TrainError> {
-    let count = rows.len();
-    let failed = |text: &str| TrainError::of_device(None, count, text);
-    let seen = logits_of(model, batch, rows, inference)?;
-    let mut shape = [0; 3];
-    let probabilities = seen.into_iter().map(|data| {
-        if let [_, classes, height, width] = data.shape().as_slice() {
-            shape = [*classes, *height, *width];
-        }
-        let data = data.convert::<f32>();
-        let logits = data.as_slice::<f32>().map_err(|error| failed(&format!("{error:?}")))?;
-        let image = shape.iter().product::<usize>().max(1);
-        Ok(logits.chunks(image).map(|logits| by_pixel(logits, shape[0])).collect())
-    });
-    let probabilities = mean(probabilities.collect::<Result<_, TrainError>>()?);
-    Ok(probabilities.into_iter().map(|probabilities| SegmentedImage { shape, probabilities }).collect())
-}
-
-/// The logits of some rows of a batch, `[rows, classes, height, width]`, of each view as it lies in the image.
-pub(crate) fn logits_of<M: Trainable<4>>(
-    model: &M,
-    batch: &HostBatch,
-    rows: Range<usize>,
-    inference: &Inference<'_>,
-) -> Result<Vec<TensorData>, TrainError> {
-    let _range = range(|| "inference");
-    let &Inference { device, precision, views, .. } = inference;
-    let count = rows.len();
-    TrainError::caught(None, count, || {
-        let logits = |(number, view): (usize, Tensor<4>)| {
-            let found = host::read(views.undo(number, model.logits(precision.cast(view))));
-            found.map_err(|error| TrainError::of_device(None, count, &error))
-        };
-        views.of(upload(batch, rows, device)).enumerate().map(logits).collect()
-    })
+    let of_image = |logits: Logits| {
+        let shape = <[usize; 3]>::try_from(logits.shape).unwrap_or_default();
+        let of_view = |view: Vec<f32>| by_pixel(&view, shape[0]);
+        SegmentedImage { shape, probabilities: mean(logits.views.into_iter().map(of_view).collect()) }
+    };
+    Ok(logits_of(model, batch, rows, inference)?.into_iter().map(of_image).collect())
 }
 
 /// Pixels that one thread takes at a time.

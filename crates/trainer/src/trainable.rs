@@ -6,7 +6,7 @@ use kindling_layers::{Checkpointing, Classifier, Segmenter};
 
 /// A network from images to logits with `D` axes: 2 for classes of images, 4 for classes of pixels. Every [`Classifier`] and every
 /// [`Segmenter`] is one.
-pub trait Trainable<const D: usize>: Module {
+pub trait Trainable<const D: usize>: Module + Sync {
     /// Images `[batch, in_channels, height, width]` to logits.
     fn logits(&self, images: Tensor<4>) -> Tensor<D>;
 

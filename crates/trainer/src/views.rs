@@ -19,23 +19,23 @@ impl Views {
         std::iter::once(images).chain(mirrored)
     }
 
-    /// What was found in a view of this number, `[N, C, H, W]`, where it is in the image.
-    pub(crate) fn undo(self, number: usize, found: Tensor<4>) -> Tensor<4> {
-        if number == 0 { found } else { found.flip([3]) }
+    /// What was found in a view of this number, where it is in the image: `[N, classes, H, W]`. What was found of whole images,
+    /// `[N, classes]`, has no sides.
+    pub(crate) fn undo<const D: usize>(self, number: usize, found: Tensor<D>) -> Tensor<D> {
+        if number == 0 || D < 4 { found } else { found.flip([3]) }
     }
 }
 
-/// The mean of each probability over the views, as each view has it for every sample and class; of one view what it says.
-pub(crate) fn mean(views: Vec<Vec<Vec<f64>>>) -> Vec<Vec<f64>> {
+/// The mean of each probability over the views of an image; of one view what it says.
+pub(crate) fn mean(views: Vec<Vec<f64>>) -> Vec<f64> {
     let count = views.len() as f64;
     let sum = views.into_iter().reduce(|mut sum, view| {
-        let numbers = sum.iter_mut().flatten().zip(view.into_iter().flatten());
-        numbers.for_each(|(sum, more)| *sum += more);
+        sum.iter_mut().zip(view).for_each(|(sum, more)| *sum += more);
         sum
     });
     let mut mean = sum.unwrap_or_default();
     if count > 1.0 {
-        mean.iter_mut().flatten().for_each(|number| *number /= count);
+        mean.iter_mut().for_each(|number| *number /= count);
     }
     mean
 }
@@ -61,12 +61,9 @@ mod tests {
 
     #[test]
     fn the_mean_of_one_view_is_what_it_says_and_of_two_lies_between() {
-        let view = vec![vec![0.1, 0.7, 0.2], vec![1.0 / 3.0, 0.0, 2.0 / 3.0]];
+        let view = vec![1.0 / 3.0, 0.0, 2.0 / 3.0];
         assert_eq!(mean(vec![view.clone()]), view);
-        assert_eq!(
-            mean(vec![view, vec![vec![0.3, 0.5, 0.2], vec![1.0 / 3.0, 1.0, 0.0]]])[1],
-            [1.0 / 3.0, 0.5, 1.0 / 3.0]
-        );
+        assert_eq!(mean(vec![view, vec![1.0 / 3.0, 1.0, 0.0]]), [1.0 / 3.0, 0.5, 1.0 / 3.0]);
         assert!(mean(Vec::new()).is_empty());
     }
 }

@@ -8,8 +8,9 @@ use kindling_data::{Blend, BlendedRows, HostBatch, Image, Loader, Mask, Preproce
 
 use crate::error::TrainError;
 use crate::inference::Inference;
+use crate::logits::logits_of;
 use crate::pieces::Pieces;
-use crate::segmented::{Counted, ImageCounts, PixelEvaluation, SegmentedImage, by_pixel, logits_of};
+use crate::segmented::{Counted, ImageCounts, PixelEvaluation, SegmentedImage, by_pixel};
 use crate::trainable::Trainable;
 use crate::views::mean;
 
@@ -49,17 +50,8 @@ impl<'a, M: Trainable<4>> InWindows<'a, M> {
         while start < windows.count() {
             let ask = |rows: std::ops::Range<usize>| {
                 let batch = batch_of(&windows, &image, preprocess, rows.clone());
-                let count = rows.len();
-                let failed = |text: &str| TrainError::of_device(None, count, text);
-                let seen = logits_of(model, &batch, rows, inference)?;
-                let numbers = seen.into_iter().map(|data| {
-                    data.convert::<f32>().try_to_vec::<f32>().map_err(|error| failed(&format!("{error:?}")))
-                });
-                let numbers = numbers.collect::<Result<Vec<Vec<f32>>, _>>()?;
-                let of_row = |row: usize| -> Vec<Vec<f32>> {
-                    numbers.iter().map(|view| share(view, row, count).to_vec()).collect()
-                };
-                Ok((0..count).map(of_row).collect())
+                let found = logits_of(model, &batch, rows, inference)?;
+                Ok(found.into_iter().map(|logits| logits.views).collect::<Vec<_>>())
             };
             for found in pieces.next(windows.count(), start, ask)? {
                 let classes = found.first().map_or(0, Vec::len) / (windows.side() * windows.side());
@@ -73,12 +65,6 @@ impl<'a, M: Trainable<4>> InWindows<'a, M> {
         }
         Ok(())
     }
-}
-
-/// The part of the `row`-th of `count` rows.
-fn share(values: &[f32], row: usize, count: usize) -> &[f32] {
-    let len = values.len() / count.max(1);
-    &values[row * len..(row + 1) * len]
 }
 
 /// Some of the windows of an image.
@@ -97,8 +83,7 @@ fn batch_of(windows: &Windows, image: &Image, preprocess: &Preprocess, rows: std
 /// The probabilities of rows, from the logits of each view.
 fn answer(views: &[BlendedRows], classes: usize, width: usize) -> SegmentedImage {
     let height = views.first().map_or(0, |rows| rows.height);
-    let of_view = |rows: &BlendedRows| vec![by_pixel(&rows.values, classes)];
-    let probabilities = mean(views.iter().map(of_view).collect()).pop().unwrap_or_default();
+    let probabilities = mean(views.iter().map(|rows| by_pixel(&rows.values, classes)).collect());
     SegmentedImage { shape: [classes, height, width], probabilities }
 }
 

@@ -7,7 +7,7 @@ use kindling_layers::names::Names;
 use kindling_layers::trace::{Trace, Value};
 
 /// What makes logits of an encoder's feature maps.
-pub trait Decoder: Module + ModuleDisplay {
+pub trait Decoder: Module + ModuleDisplay + Sync {
     /// How logits are enlarged to the size of the images.
     const ENLARGED: Interpolation;
 

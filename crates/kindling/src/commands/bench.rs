@@ -30,6 +30,7 @@ use crate::config::{DEFAULT_MODEL, IMAGE_SIZE, usual};
 use crate::device::DeviceChoice;
 use crate::output::{self, note, out};
 use crate::ranges;
+use crate::threads;
 
 /// Measure speed and memory of models
 ///
@@ -188,7 +189,7 @@ impl Measure {
 
     /// Whether every row gets a process: several rows do, and rows of other threads than this process has.
     fn isolates(&self, asked: &[(Configuration, Protocol)]) -> Result<bool> {
-        let here = list::threads_here();
+        let here = threads::usual();
         let other = asked.iter().find(|(row, _)| row.threads != here);
         if let (true, Some((row, _))) = (self.no_isolate, other) {
             bail!("this process computes with {here} threads; rows of {} need --isolate", row.threads);

@@ -16,7 +16,7 @@ pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualCo
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig, describe_inverted_residual};
 
 /// A block of a [`crate::Staged`] network.
-pub trait Block: Module + ModuleDisplay + Describe {
+pub trait Block: Module + ModuleDisplay + Describe + Sync {
     /// The configuration of such a block.
     type Config: BlockConfig<Block = Self>;
 

@@ -7,6 +7,7 @@ use kindling_zoo::ModelOptions;
 use super::Measure;
 use crate::device::{DeviceChoice, cuda};
 use crate::model::AnyModel;
+use crate::threads;
 
 /// Every combination. What cannot be a row at all is refused here; what a device refuses becomes a failed row.
 pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
@@ -18,7 +19,7 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
     ModelOptions { in_channels: args.channels, classes: args.classes, ..ModelOptions::imagenet() }.check()?;
     let what = if args.what.is_empty() { vec![What::Train] } else { args.what.clone() };
     let memory_budget = args.memory_budget.map(|budget| budget.on(device)).transpose()?;
-    let threads = args.threads.unwrap_or_else(threads_here);
+    let threads = args.threads.unwrap_or_else(threads::usual);
     let mut rows: Vec<Configuration> = Vec::new();
     for name in &args.models {
         let model = AnyModel::find(name)?.key();
@@ -57,11 +58,4 @@ pub(super) fn configurations(args: &Measure) -> Result<Vec<Configuration>> {
         }
     }
     Ok(rows)
-}
-
-/// Threads that this process computes with.
-pub(super) fn threads_here() -> usize {
-    let asked =
-        std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|&threads| threads > 0);
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }

@@ -8,9 +8,9 @@ use kindling_runs::bench::{Configuration, Protocol, Rows, What};
 use kindling_runs::{Environment, RunDir};
 use kindling_trainer::OptimizerConfig;
 
-use super::list::threads_here;
 use crate::budget::MemoryBudget;
 use crate::config::RunConfig;
+use crate::threads;
 
 /// The rows of a file with their own protocols, or the training step of a run with this one.
 pub(super) fn rows(path: &Path, protocol: Protocol) -> Result<Vec<(Configuration, Protocol)>> {
@@ -70,6 +70,6 @@ fn of_run(path: &Path) -> Result<Configuration> {
         },
         seed: train.seed,
         device,
-        threads: environment.and_then(|environment| environment.threads).unwrap_or_else(threads_here),
+        threads: environment.and_then(|environment| environment.threads).unwrap_or_else(threads::usual),
     })
 }
