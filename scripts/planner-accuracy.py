@@ -2,7 +2,7 @@
 """Compares `kindling plan` with real runs, and writes the table as JSON.
 
 Each case is two steps, or six where the peak comes later (in half formats so many whose gradients are finite), of `kindling train` on small random images, scaled up to the case's size, in one micro-batch that
-is also the normalisation group; measured is the peak of the whole run as its last line reports it, with validation,
+is also the normalisation group, or with --groups in as many groups at once as the planner takes; measured is the peak of the whole run as its last line reports it, with validation,
 test and checkpoint. With --stand-in FOLDER (what tests/cuda-on-cpu/build.sh built) it is `--device cuda` on the stand-in for
 CUDA with kernels that do nothing, and measured is the most memory that its driver gave away. With --draw N it is N cases
 drawn over the whole registry, in everything that a plan is asked about and in the size of the source images; the same seed
@@ -39,7 +39,7 @@ STEPS, MOST_STEPS = 2, 16
 STEPS_UNTIL_FULL = 6
 # What a case is where it does not say otherwise. `source` is the side of the images on disk.
 PLAIN = {"recompute": "none", "precision": "f32", "optimizer": "adamw", "channels": 3, "classes": 2, "ema": False,
-         "freeze": "none", "source": 64, "checkpoints": 0}
+         "freeze": "none", "source": 64, "checkpoints": 0, "groups": 1}
 
 
 # What names of networks for segmentation begin with.
@@ -105,10 +105,11 @@ def environment_of(stand_in: pathlib.Path | None, stats: pathlib.Path) -> dict:
 def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, case: dict,
             keep: pathlib.Path | None = None, skipped: int = 0) -> dict:
     """Trains some steps; returns the case with its peak and the run's environment. `keep` is a place for the weights."""
-    batch, stats = str(case["batch"]), run.with_suffix(".stats")
+    group, batch, stats = str(case["batch"]), str(case["batch"] * case["groups"]), run.with_suffix(".stats")
+    at_once = group if case["groups"] == 1 else "auto"
     steps = skipped + (STEPS_UNTIL_FULL if args.stand_in or case["source"] > case["size"] else STEPS)
     command = [args.kindling, "train", "--data", str(data), "--model", case["model"], "--image-size", str(case["size"]),
-               "--batch-size", batch, "--ghost-batch-size", batch, "--micro-batch", batch, "--activation-checkpointing", case["recompute"],
+               "--batch-size", batch, "--ghost-batch-size", group, "--micro-batch", at_once, "--activation-checkpointing", case["recompute"],
                "--precision", case["precision"], "--optimizer", case["optimizer"],
                "--max-steps", str(steps), "--epochs", "100", "--workers", WORKERS, "--device", args.device, "--augment", "none",
                "--quiet", "--out", str(run)]
@@ -144,9 +145,9 @@ def measure(args: argparse.Namespace, data: pathlib.Path, run: pathlib.Path, cas
 
 def predict(args: argparse.Namespace, case: dict) -> dict:
     """What the planner says about a case."""
-    batch = str(case["batch"])
+    group, batch = str(case["batch"]), str(case["batch"] * case["groups"])
     command = [args.kindling, "plan", "--model", case["model"], "--image-size", str(case["size"]), "--batch-size", batch,
-               "--ghost-batch-size", batch, "--memory", "1TiB", "--channels", str(case["channels"]),
+               "--ghost-batch-size", group, "--memory", "1TiB", "--channels", str(case["channels"]),
                "--classes", str(case["classes"]), "--freeze", case["freeze"], *(["--ema"] if case["ema"] else []),
                "--optimizer", case["optimizer"], "--device", args.device, "--workers", WORKERS, "--format", "json",
                *(["--source-size", str(case["source"])] if case["source"] > case["size"] else [])]
@@ -186,6 +187,7 @@ def main() -> None:
     parser.add_argument("--models", default="")
     parser.add_argument("--sizes", default="224,512")
     parser.add_argument("--batches", default="1,2,4,8")
+    parser.add_argument("--groups", default="1", help="normalisation groups of a step")
     parser.add_argument("--activation-checkpointing", dest="recompute", default="none")
     parser.add_argument("--precisions", default="f32")
     parser.add_argument("--optimizers", default="adamw")
@@ -204,11 +206,11 @@ def main() -> None:
     lines = args.measurements.read_text().splitlines() if args.measurements.exists() else []
     known = [{**PLAIN, **json.loads(line)} for line in lines]
     cases = [{**PLAIN, "model": model, "size": int(size), "batch": int(batch), "recompute": recompute, "precision": precision,
-              "optimizer": optimizer}
+              "optimizer": optimizer, "groups": int(groups)}
              for model in args.models.split(",") if model
              for size in args.sizes.split(",") for batch in args.batches.split(",")
              for recompute in args.recompute.split(",") for precision in args.precisions.split(",")
-             for optimizer in args.optimizers.split(",")]
+             for optimizer in args.optimizers.split(",") for groups in args.groups.split(",")]
     cases += drawn(args.kindling, args.draw, args.seed)
     have = {key(case) for case in known}
     with tempfile.TemporaryDirectory() as place:
@@ -235,7 +237,7 @@ def main() -> None:
     kept = [row["error"] for row in table if row["recompute"] == "none"]
     again = [row["error"] for row in table if row["recompute"] != "none"]
     where = "CUDA's driver counted on the stand-in, kernels that do nothing" if args.stand_in else args.device
-    about = f"kindling plan against the peak of kindling train, {where}, batch = micro-batch = norm group"
+    about = f"kindling plan against the peak of kindling train, {where}, batch = norm group, of which a step has as many as `groups` says"
     result = {"about": about,
               "everything_kept": summary(kept) if kept else None, "recomputed": summary(again) if again else None,
               "left_out": args.left_out, "environment": known[-1].get("environment") if known else None, "cases": table}

@@ -15,9 +15,8 @@ use crate::config::{DataConfig, ModelConfig, RunConfig};
 use crate::device::cuda;
 use crate::model::AnyModel;
 
-/// Where a run starts. With a budget, with what the planner says will fit; on a CPU without one, with one normalisation
-/// group at a time, which larger micro-batches do not make faster, and with activation checkpointing if the
-/// system's limit asks for it; on a GPU with the whole batch. What does not fit is found out, and room is made use of.
+/// Where a run starts: with what the planner says will fit into the budget, or on the CPU into the system's limit; on a GPU without a budget
+/// with the whole batch. What does not fit is found out, and room is made use of.
 /// `decoding` is what reading an image takes, in bytes; `processes` is how many divide a batch.
 pub(crate) fn starting_plan(
     config: &RunConfig,
@@ -29,19 +28,18 @@ pub(crate) fn starting_plan(
 ) -> Plan {
     let group = config.train.largest_group();
     let fixed = config.train.activation_checkpointing;
-    let (most, budget) = match (budget, default_budget()) {
+    let budget = match (budget, default_budget()) {
         (None, _) if device.memory_pool_usage().is_some() => {
             return Plan { micro_batch: config.train.batch_size, checkpointing: fixed.unwrap_or(Checkpointing::None) };
         }
-        (Some(budget), _) => (usize::MAX, budget),
-        (None, Some((share, _))) => (group, share),
-        (None, None) => (group, u64::MAX),
+        (Some(budget), _) | (None, Some((budget, _))) => budget,
+        (None, None) => u64::MAX,
     };
     let situation = |checkpointing| Situation { decoding, processes, ..situation(config, checkpointing, device) };
     let levels = fixed.map_or(Checkpointing::ALL.to_vec(), |level| vec![level]);
     let fitting = levels.iter().find_map(|&checkpointing| {
         let (micro_batch, _) = planner::largest_micro_batch(trace, &situation(checkpointing), budget)?;
-        Some(Plan { micro_batch: micro_batch.min(most), checkpointing })
+        Some(Plan { micro_batch, checkpointing })
     });
     // If nothing is predicted to fit, the least is tried: a prediction is no refusal.
     let least = Plan { micro_batch: group, checkpointing: levels.last().copied().unwrap_or(Checkpointing::None) };
@@ -77,6 +75,20 @@ fn take(trace: &Trace, situation: &Situation, device: &Device, free: u64) {
     }
 }
 
+/// Where steps that belong to no run start, without a budget: on a GPU with the whole batch, on the CPU with as many groups at once as the
+/// planner takes.
+pub(crate) fn start_of_steps(train: &TrainConfig, trace: &Trace, device: &Device) -> Plan {
+    let checkpointing = train.activation_checkpointing.unwrap_or(Checkpointing::None);
+    let situation = situation_of_steps(train, checkpointing, device);
+    let micro_batch = match device.memory_pool_usage() {
+        Some(_) => train.batch_size,
+        None => {
+            planner::largest_micro_batch(trace, &situation, u64::MAX).map_or(train.largest_group(), |(most, _)| most)
+        }
+    };
+    Plan { micro_batch: train.micro_batch.unwrap_or(micro_batch), checkpointing }
+}
+
 /// The bytes of the tensors of the smallest step that training may come down to: one normalisation group, with as many activations computed
 /// again as the user allows. What lies between tensors is not counted, so no step can do with less.
 pub(crate) fn least_of_step(train: &TrainConfig, trace: &Trace, device: &Device) -> u64 {
@@ -95,7 +107,7 @@ pub(crate) fn room_within(budget: u64, device: &Device) -> u64 {
 
 /// What a device means for a prediction: all that compile kernels have the pools of CubeCL.
 fn target(device: &Device) -> Target {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = rayon::current_num_threads();
     if device.memory_pool_usage().is_some() { Target::Cuda } else { Target::Cpu { threads } }
 }
 

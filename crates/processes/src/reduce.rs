@@ -48,7 +48,7 @@ impl Held {
         let plan = Plan::new(size, leaves, in_flight(size));
         let (send, receive) = plan.buffers(length);
         Self {
-            waiting: (0..size).map(|rank| most_held(share(leaves, rank, size))).max().unwrap_or(0),
+            waiting: (0..size).map(|rank| most_held(share(leaves, rank, size), 1)).max().unwrap_or(0),
             nodes: plan.most(),
             buffers: send + receive,
             room: room_on_device(size, leaves, length),

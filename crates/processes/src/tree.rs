@@ -82,11 +82,13 @@ impl<T> Accumulator<T> {
     }
 }
 
-/// The most nodes that an [`Accumulator`] of these leaves holds while the next of them is computed.
-pub fn most_held(leaves: Range<usize>) -> usize {
+/// The most nodes that an [`Accumulator`] of these leaves holds while the next `at_once` of them are computed; those that are left at the end
+/// are fewer, and take less.
+pub fn most_held(leaves: Range<usize>, at_once: usize) -> usize {
     let mut places = Accumulator::starting_at(leaves.start);
-    leaves.fold(0, |most, _| {
-        let held = places.nodes().len();
+    (0..leaves.len()).fold(0, |most, leaf| {
+        let is_before_all = leaf.is_multiple_of(at_once.max(1)) && leaf + at_once <= leaves.len();
+        let held = if is_before_all { places.nodes().len() } else { 0 };
         places.push((), |(), ()| ());
         held.max(most)
     })
@@ -238,9 +240,12 @@ mod tests {
     #[test]
     fn from_the_first_leaf_on_as_many_nodes_wait_as_the_number_of_leaves_has_bits_after_the_highest() {
         for count in 1..200usize {
-            assert_eq!(most_held(0..count), count.ilog2() as usize, "{count} leaves");
+            assert_eq!(most_held(0..count, 1), count.ilog2() as usize, "{count} leaves");
         }
-        assert_eq!((most_held(3..3), most_held(1..2), most_held(1..3)), (0, 0, 1));
+        assert_eq!((most_held(3..3, 1), most_held(1..2, 1), most_held(1..3, 1)), (0, 0, 1));
+        // Leaves 0 and 1, then 2 and 3; then four at a time, of eight.
+        assert_eq!((most_held(0..2, 2), most_held(0..4, 2), most_held(0..8, 4)), (0, 1, 1));
+        assert_eq!((most_held(0..3, 2), most_held(0..5, 2)), (0, 1), "the last is alone");
     }
 
     #[test]

@@ -16,10 +16,9 @@
 
 mod wrong;
 
-use std::cell::RefCell;
 use std::fmt;
-use std::rc::Rc;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wrong::Wrong;
 
@@ -101,7 +100,7 @@ struct Fault {
 /// The failures that are still to come, which clones share, and what is to go wrong without one.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
-    left: Rc<RefCell<Vec<Fault>>>,
+    left: Arc<Mutex<Vec<Fault>>>,
     wrong: Vec<Wrong>,
 }
 
@@ -117,9 +116,13 @@ impl Faults {
         }
     }
 
+    fn left(&self) -> MutexGuard<'_, Vec<Fault>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Those that are still to come, as [`Faults::of_environment`] reads them: for the process that goes on after this one.
     pub fn remaining(&self) -> String {
-        self.left.borrow().iter().map(Fault::to_string).collect::<Vec<_>>().join(";")
+        self.left().iter().map(Fault::to_string).collect::<Vec<_>>().join(";")
     }
 
     /// Fails if that was asked for here.
@@ -130,7 +133,7 @@ impl Faults {
         let here = |fault: &Fault| {
             fault.step == step && fault.phase == phase && fault.micro.is_none_or(|asked| asked == micro)
         };
-        let mut left = self.left.borrow_mut();
+        let mut left = self.left();
         if let Some(index) = left.iter().position(here) {
             let fault = left.remove(index);
             drop(left);
@@ -150,7 +153,7 @@ impl FromStr for Faults {
                 None => left.push(entry.parse()?),
             }
         }
-        Ok(Self { left: Rc::new(RefCell::new(left)), wrong })
+        Ok(Self { left: Arc::new(Mutex::new(left)), wrong })
     }
 }
 

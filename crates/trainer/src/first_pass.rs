@@ -19,6 +19,7 @@ use crate::fault::Phase;
 use crate::loss::{Loss, OverBatch, Whole};
 use crate::micro_batch::MicroBatch;
 use crate::step::StepEngine;
+use crate::teams;
 use crate::trainable::Trainable;
 
 impl<L: Clone> StepEngine<L> {
@@ -54,13 +55,16 @@ impl<L: Clone> StepEngine<L> {
     ) -> Result<Vec<Vec<f64>>, TrainError> {
         let _pass = range(|| "first pass");
         let plain = model.valid();
+        let (faults, feed) = (&self.update.faults, self.feed());
         let of = |(index, micro): (usize, &MicroBatch)| {
-            self.update.faults.at(at.step, Phase::FirstPass, index);
-            let (images, pass) = self.micro_batch(batch, micro);
+            faults.at(at.step, Phase::FirstPass, index);
+            let (images, pass) = feed.micro_batch(batch, micro);
             let (logits, _) = pass::training(pass, || plain.logits(images));
             loss.of_rows(logits, batch, micro)
         };
-        let rows: Vec<Tensor<2>> = (first..).zip(cuts).map(of).collect();
+        let numbered: Vec<(usize, &MicroBatch)> = (first..).zip(cuts).collect();
+        let at_once = numbered.chunks(self.at_once(batch.len(), at));
+        let rows: Vec<Tensor<2>> = at_once.flat_map(|some| teams::at_once(some.to_vec(), of)).collect();
         let largest = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
         read(rows).map_err(|text| TrainError::of_device(Some(at.step), largest, &text))
     }

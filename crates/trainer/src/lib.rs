@@ -22,6 +22,7 @@
 //! | `segmentation`, `segmented`, `windowed` | classes of pixels: training and validation, and images at their own size |
 //! | `inference`, `logits`, `pieces` | how a split is inferred, by which threads, and in pieces that fit |
 //! | `attempt`, `step`, `trainable`, `micro_batch`, `loss`, `schedule` | one step of a network, and what it is made of |
+//! | `teams`, `forks` | several groups at once on the CPU: threads of their own, and networks for graphs of their own |
 //! | `first_pass` | the sums over a batch that some losses depend on, before its gradients |
 //! | `sums`, `gradients` | what micro-batches add up to, in which order |
 //! | `ranks`, `exchange`, `nodes`, `on_device`, `shared` | the processes of a run, what they say to each other, and their sums |
@@ -52,6 +53,7 @@ mod explain;
 mod fault;
 mod first_pass;
 mod fit;
+mod forks;
 mod gradients;
 mod host_copy;
 mod inference;
@@ -87,6 +89,7 @@ mod step_tests;
 mod steps;
 mod sums;
 mod supervised;
+mod teams;
 #[cfg(test)]
 mod testing;
 mod trainable;
@@ -145,7 +148,7 @@ pub use fit::{Ended, Trainer};
 pub use inference::{Inference, samples_at_once};
 pub use journal::{Journal, Observer, Trained};
 pub use loss::{DiceOver, FocalConfig, PixelLoss, PixelTerm, SegmentationConfig, ValueLoss};
-pub use micro_batch::{MicroBatch, micro_batches, micro_batches_on};
+pub use micro_batch::{MicroBatch, groups_at_once, micro_batches, micro_batches_on};
 pub use range_test::{RangeTest, RangeTested, Tried};
 pub use ranks::Ranks;
 pub use run::Setup;

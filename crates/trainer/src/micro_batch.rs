@@ -16,10 +16,17 @@ pub struct MicroBatch {
 }
 
 /// Cuts a global batch of `batch` samples into micro-batches of at most `limit` samples for a device; where sums are taken in a fixed
-/// order, into single normalisation groups, whatever `limit` is.
+/// order, into single normalisation groups, whatever `limit` is ([`groups_at_once`]).
 pub fn micro_batches_on(device: &Device, batch: usize, ghost_batch_size: usize, limit: usize) -> Vec<MicroBatch> {
     let limit = if sums_in_a_fixed_order(device) { 1 } else { limit };
     micro_batches(batch, ghost_batch_size, limit)
+}
+
+/// How many micro-batches of a step are computed at once, each on threads of its own, if `limit` samples may be computed at once, and `group`
+/// is the largest normalisation group. Where sums are taken in a fixed order these are single groups, and no more of them than threads;
+/// elsewhere a micro-batch has several, and there is one at a time.
+pub fn groups_at_once(device: &Device, group: usize, limit: usize) -> usize {
+    if sums_in_a_fixed_order(device) { (limit / group.max(1)).clamp(1, rayon::current_num_threads()) } else { 1 }
 }
 
 /// Cuts a global batch of `batch` samples into micro-batches of at most `limit` samples.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::Precision;
-use kindling_layers::pass::TrainingPass;
+use kindling_layers::pass::{TrainingPass, largest_group};
 use kindling_nvtx::range;
 
 use crate::activation_checkpointing::{self, Work};
@@ -14,8 +14,9 @@ use crate::config::TrainConfig;
 use crate::error::TrainError;
 use crate::exchange::over_ranks;
 use crate::fault::{Faults, Phase};
+use crate::forks;
 use crate::loss::{Loss, Whole};
-use crate::micro_batch::{MicroBatch, micro_batches_on};
+use crate::micro_batch::{MicroBatch, groups_at_once, micro_batches_on};
 use crate::model_state::ModelState;
 use crate::norm_momentum::NormMomentum;
 use crate::ranks::Ranks;
@@ -91,7 +92,8 @@ impl<L: Clone> StepEngine<L> {
         let limit = if self.ranks.is_alone() { plan.micro_batch } else { 1 };
         let cuts = micro_batches_on(&self.device, batch.len(), self.ghost_batch_size, limit);
         let cuts = self.update.faults.micro_batches(step, cuts);
-        let micro_batch = cuts.iter().map(|micro| micro.rows.len()).max().unwrap_or(0);
+        let at_once = cuts.chunks(self.at_once(batch.len(), at));
+        let micro_batch = at_once.map(|some| some.iter().map(|micro| micro.rows.len()).sum()).max().unwrap_or(0);
         // The old state is only read: whatever a panic leaves half-done is dropped with the attempt.
         TrainError::caught(Some(step), micro_batch, || {
             let mut sums = self.sums(model_state.model(), batch, &cuts, at)?;
@@ -132,7 +134,8 @@ impl<L: Clone> StepEngine<L> {
         })
     }
 
-    /// Adds micro-batches, of which the first is the one with this number, to sums.
+    /// Adds micro-batches, of which the first is the one with this number, to sums. Several of them may be computed at once; they are added
+    /// in their order.
     fn add<M: Trainable<D>, const D: usize>(
         &self,
         mut sums: InOrder<Sums>,
@@ -144,22 +147,49 @@ impl<L: Clone> StepEngine<L> {
     where
         L: Loss<D>,
     {
-        for (index, micro) in (first..).zip(cuts) {
+        let (faults, of_loss, feed) = (&self.update.faults, &self.loss, self.feed());
+        let part = |model: &M, (index, micro): (usize, &MicroBatch)| {
             let _micro_batch = range(|| format!("micro-batch {index}"));
-            let reach = |phase| self.update.faults.at(at.step, phase, index);
+            let reach = |phase| faults.at(at.step, phase, index);
             reach(Phase::Upload);
-            let (images, pass) = self.micro_batch(batch, micro);
-            let loss = |logits| self.loss.part(logits, batch, micro, whole);
+            let (images, pass) = feed.micro_batch(batch, micro);
+            let loss = |logits| of_loss.part(logits, batch, micro, whole);
             let work = Work { images, pass, checkpointing: at.plan.checkpointing, loss_scale: at.loss_scale };
-            sums.push(activation_checkpointing::gradients(model, work, loss, reach));
+            activation_checkpointing::gradients(model, work, loss, reach)
+        };
+        let numbered: Vec<(usize, &MicroBatch)> = (first..).zip(cuts).collect();
+        for some in numbered.chunks(self.at_once(batch.len(), at)) {
+            forks::at_once(model, some, &part).into_iter().for_each(|found| sums.push(found));
         }
         sums
     }
 
-    /// The images of a micro-batch on the plain device, in the format of the feature maps, and the pass over them.
+    /// How many micro-batches of an attempt at a step of `samples` are computed at once.
+    pub(crate) fn at_once(&self, samples: usize, at: &Attempt) -> usize {
+        let group = largest_group(samples, self.ghost_batch_size);
+        // Several processes share a machine's threads as it is.
+        if self.ranks.is_alone() { groups_at_once(&self.device, group, at.plan.micro_batch) } else { 1 }
+    }
+
+    /// How images come to the network.
+    pub(crate) fn feed(&self) -> Feed {
+        Feed { device: self.device.clone().without_autodiff(), precision: self.precision, seed: self.seed }
+    }
+}
+
+/// How images come to a network, on any thread.
+pub(crate) struct Feed {
+    /// Without gradients.
+    device: Device,
+    precision: Precision,
+    seed: u64,
+}
+
+impl Feed {
+    /// The images of a micro-batch in the format of the feature maps, and the pass over them.
     pub(crate) fn micro_batch(&self, batch: &HostBatch, micro: &MicroBatch) -> (Tensor<4>, TrainingPass) {
         let _phase = range(|| "upload");
-        let images = upload(batch, micro.rows.clone(), &self.device.clone().without_autodiff());
+        let images = upload(batch, micro.rows.clone(), &self.device);
         let pass = TrainingPass {
             groups: micro.groups.clone(),
             seed: self.seed,

@@ -1,8 +1,8 @@
 //! What a step promises.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
@@ -255,15 +255,22 @@ fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
     assert_eq!(everything(&model_state), before);
 }
 
-/// The square of the mean over a batch of all logits of a sample, which is no sum over samples. It keeps the logits that each pass sees.
+/// The square of the mean over a batch of all logits of a sample, which is no sum over samples. It keeps the logits that each pass sees, by
+/// the first row of a micro-batch.
 #[derive(Clone, Default)]
 struct SquareOfMean {
-    seen: Rc<RefCell<[Vec<f32>; 2]>>,
+    seen: Arc<Mutex<[BTreeMap<usize, Vec<f32>>; 2]>>,
 }
 
 impl SquareOfMean {
-    fn see(&self, pass: usize, logits: Tensor<2>) {
-        self.seen.borrow_mut()[pass].extend(logits.into_data().try_to_vec::<f32>().unwrap());
+    fn see(&self, pass: usize, logits: Tensor<2>, micro: &MicroBatch) {
+        let logits = logits.into_data().try_to_vec::<f32>().unwrap();
+        self.seen.lock().unwrap()[pass].insert(micro.rows.start, logits);
+    }
+
+    /// What both passes have seen, in the order of the batch.
+    fn seen(&self) -> [Vec<f32>; 2] {
+        self.seen.lock().unwrap().clone().map(|seen| seen.into_values().flatten().collect())
     }
 }
 
@@ -273,7 +280,7 @@ impl Loss<2> for SquareOfMean {
     }
 
     fn part(&self, logits: Tensor<2>, _: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
-        self.see(1, logits.clone().inner());
+        self.see(1, logits.clone().inner(), micro);
         // The tangent at the mean.
         let mean = whole.sums[0] / whole.weight;
         let share = micro.rows.len() as f64 / whole.weight;
@@ -286,8 +293,8 @@ impl Loss<2> for SquareOfMean {
 }
 
 impl OverBatch<2> for SquareOfMean {
-    fn of_rows(&self, logits: Tensor<2>, _: &HostBatch, _: &MicroBatch) -> Tensor<2> {
-        self.see(0, logits.clone());
+    fn of_rows(&self, logits: Tensor<2>, _: &HostBatch, micro: &MicroBatch) -> Tensor<2> {
+        self.see(0, logits.clone(), micro);
         logits.sum_dim(1)
     }
 }
@@ -297,7 +304,7 @@ fn both_passes_over_a_batch_see_the_same_logits_and_statistics_move_once() {
     let model_state = start(SGD);
     let loss = SquareOfMean::default();
     let good = engine_of(loss.clone(), "").compute(&model_state, &batch(12, 1), &at(1, 4), 0.01).unwrap();
-    let [first, second] = loss.seen.borrow().clone();
+    let [first, second] = loss.seen();
     assert_eq!(first.len(), 12 * CLASSES);
     assert_eq!(first, second, "dropout and normalisation are the same in both");
     let mean = first.iter().map(|logit| f64::from(*logit)).sum::<f64>() / 12.0;

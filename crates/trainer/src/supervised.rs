@@ -20,6 +20,7 @@ use crate::fit::Trainer;
 use crate::inference::{Inference, samples_at_once};
 use crate::journal::Observer;
 use crate::loss::Loss;
+use crate::micro_batch::groups_at_once;
 use crate::model_state::ModelState;
 use crate::optimizer::Optimizer;
 use crate::policy::{Limits, Policy};
@@ -127,7 +128,9 @@ pub(crate) fn beginning<M: Module>(
     start: Plan,
     device: &Device,
 ) -> TrainState<ModelState<M>> {
-    let limits = Limits::on(device, config.largest_group(), config.batch_size);
+    let group = config.largest_group();
+    let at_once = groups_at_once(device, group, config.micro_batch.unwrap_or(start.micro_batch));
+    let limits = Limits::on(device, group, config.batch_size, at_once);
     let policy = Policy::with_fixed(limits, config.micro_batch, config.activation_checkpointing, start);
     let model_state = ModelState::new(model, Optimizer::new(config.optimizer), config.ema.is_some());
     TrainState::new(model_state, policy, config.precision)

@@ -69,11 +69,19 @@ fn what_is_no_lack_of_memory_is_not_tried_again() {
 fn a_tensor_that_is_too_large_goes_down_the_ladder_at_once_and_a_run_that_is_stopped_is_interrupted() {
     let config = config(10, 4, STEPS);
     let device = Device::flex();
-    let bench = Bench::new(IMAGES, SIZE, 10).with_faults(&["toolarge@step=2,phase=forward"; 2].join(";"));
-    let outcome = bench.train(small_network(&device), &device, &config);
-    let expected = ["activation checkpointing none -> stages", "activation checkpointing stages -> blocks"];
-    assert_eq!(outcome.levers(), expected);
+    let bench = |at_once, failures| {
+        Bench::new(IMAGES, SIZE, at_once).with_faults(&vec!["toolarge@step=2,phase=forward"; failures].join(";"))
+    };
+    let outcome = bench(4, 2).train(small_network(&device), &device, &config);
+    let [stages, blocks] = ["activation checkpointing none -> stages", "activation checkpointing stages -> blocks"];
+    assert_eq!(outcome.levers(), [stages, blocks]);
     assert_eq!(outcome.micro_batches()[..2], [4, 4], "one normalisation group at a time");
+    // Groups of 4, 3 and 3 samples, of which two are computed at once where there are two threads, and fail at once.
+    if rayon::current_num_threads() > 1 {
+        let outcome = bench(8, 3).train(small_network(&device), &device, &config);
+        assert_eq!(outcome.levers(), ["micro-batch 8 -> 4", stages]);
+        assert_eq!(outcome.micro_batches()[..2], [7, 4]);
+    }
 
     let bench = Bench::new(IMAGES, SIZE, 10);
     bench.stop.store(true, std::sync::atomic::Ordering::Relaxed);

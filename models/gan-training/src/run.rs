@@ -68,7 +68,7 @@ pub fn trainer<'a, G: Generator, D: Discriminator>(
     }
     let pair = Pair::new(networks.generator, networks.discriminator, &config);
     // A generator has one kind of segments, so that there are two levels of activation checkpointing.
-    let limits = Limits::on(&setup.device, config.largest_group(), config.batch_size)
+    let limits = Limits::on(&setup.device, config.largest_group(), config.batch_size, 1)
         .with_checkpointing(Checkpointing::None, Checkpointing::Stages);
     let policy = Policy::with_fixed(limits, config.micro_batch, config.activation_checkpointing, setup.start);
     let state = TrainState::new(pair, policy, config.precision);

@@ -25,6 +25,7 @@ use crate::model::AnyModel;
 use crate::output::{self, note, out};
 use crate::ranges;
 use crate::ranks::check_divisible;
+use crate::threads;
 
 /// Say what fits into a given memory, and what it costs
 ///
@@ -431,9 +432,8 @@ fn short_size(bytes: u64) -> String {
 
 /// What a device means for a prediction.
 pub(crate) fn target(device: DeviceChoice) -> Result<Target> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     match device {
-        DeviceChoice::Cpu => Ok(Target::Cpu { threads }),
+        DeviceChoice::Cpu => Ok(Target::Cpu { threads: threads::usual() }),
         DeviceChoice::Cuda(_) => Ok(Target::Cuda),
         DeviceChoice::Auto | DeviceChoice::Wgpu => bail!("plans are made for --device cpu or --device cuda"),
     }

@@ -12,10 +12,10 @@ fn numbers(graph: &Graph) -> u64 {
     update::gradients(graph).sum::<u64>() / WEIGHT_BYTES + graph.statistics.iter().sum::<u64>()
 }
 
-/// The most sums of gradients that wait while a normalisation group is computed.
+/// The most sums of gradients that wait while normalisation groups are computed.
 pub(super) fn waiting(situation: &Situation) -> usize {
     match situation.processes {
-        1 => most_held(0..situation.groups()),
+        1 => most_held(0..situation.groups(), situation.passes_at_once().0),
         processes => Held::of(processes, situation.groups(), 0).waiting,
     }
 }

@@ -49,7 +49,19 @@ pub(super) struct Ledger {
     pools: Pools,
     /// The most workspace since [`Ledger::start_scratch`].
     scratch: u64,
+    /// What is told stands for as many like it, which happen at the same time.
+    times: Times,
     pub(super) phase: Phase,
+}
+
+/// A factor, 1 unless another is set.
+#[derive(Clone, Copy, Debug)]
+struct Times(u64);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self(1)
+    }
 }
 
 impl Ledger {
@@ -60,8 +72,14 @@ impl Ledger {
         self.buffers.len() - 1
     }
 
+    /// From now on each allocation and release stands for so many.
+    pub(super) fn times(&mut self, times: usize) {
+        self.times = Times(times as u64);
+    }
+
     /// Allocates permanently.
     pub(super) fn add(&mut self, part: Part, bytes: u64) {
+        let bytes = bytes * self.times.0;
         self.live[part as usize] += bytes;
         self.scratch = self.scratch.max(self.live[Part::Workspace as usize]);
         self.pools.add(bytes);
@@ -78,6 +96,7 @@ impl Ledger {
 
     /// Frees what [`Ledger::add`] allocated.
     pub(super) fn remove(&mut self, part: Part, bytes: u64) {
+        let bytes = bytes * self.times.0;
         self.live[part as usize] = self.live[part as usize].saturating_sub(bytes);
         self.pools.remove(bytes);
     }

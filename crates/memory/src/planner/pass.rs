@@ -36,12 +36,15 @@ pub(super) struct Pass<'a> {
     padded: Vec<bool>,
 }
 
-/// Simulates a micro-batch on top of what the ledger already holds. Its gradients stay allocated.
+/// Simulates a micro-batch on top of what the ledger already holds. Its gradients stay allocated. Several passes at once are where their peaks
+/// are at the same time.
 pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Ledger) {
     // The gradients of earlier micro-batches.
     let earlier = sums_at_once(situation);
     (0..earlier).for_each(|_| ledger.add_all(Part::Gradients, update::gradients(graph)));
-    let mut pass = Pass::new(graph, situation, ledger);
+    let (passes, each) = situation.passes_at_once();
+    ledger.times(passes);
+    let mut pass = Pass::new(graph, &each, ledger);
     let images = pass.make(pass.map_bytes(0));
     if situation.checkpointing == Checkpointing::None {
         pass.whole(images);
@@ -50,6 +53,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     }
     let made = pass.new_gradients;
     ledger.remove_all(Part::Gradients, made);
+    ledger.times(1);
     match earlier {
         0 => ledger.add_all(Part::Gradients, update::gradients(graph)),
         // They are added up to one.
@@ -69,7 +73,8 @@ fn sums_at_once(situation: &Situation) -> usize {
 /// For each layer that keeps something or needs scratch memory: bytes kept that no layer before keeps, and scratch.
 pub(super) fn kept_by_layer(graph: &Graph, situation: &Situation) -> Vec<(usize, (u64, u64))> {
     let mut ledger = Ledger::default();
-    let mut pass = Pass::new(graph, situation, &mut ledger);
+    let (_, each) = situation.passes_at_once();
+    let mut pass = Pass::new(graph, &each, &mut ledger);
     let images = pass.make(pass.map_bytes(0));
     pass.enter(0, images);
     let mut seen = BTreeSet::new();

@@ -49,9 +49,15 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
         // The batch in use, and for each loader thread one that waits and one that it has just finished.
         let loaders = situation.workers.max(1) as u64;
         let of_loaders = (1 + 2 * loaders) * host_batch(graph, situation) + loaders * situation.decoding;
-        // The trainer's own thread multiplies as well; the products of few small images run on it alone.
-        let alone = situation.micro_batch < threads && graph.product <= small_product();
-        let packers = if alone { 1 } else { threads as u64 + 1 };
+        // The trainer's own thread is one of those that multiply; the products of few small images run on it alone. Groups at once have as
+        // many threads again.
+        let (passes, each) = situation.passes_at_once();
+        let alone = each.micro_batch < threads && graph.product <= small_product();
+        let packers = match (passes, alone) {
+            (1, true) => 1,
+            (1, false) => threads as u64,
+            _ => 2 * threads as u64,
+        };
         let packed = packing_bytes(situation.element_bytes < size_of::<f32>()) * packers;
         ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packed + of_loaders);
     }

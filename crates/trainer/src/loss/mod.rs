@@ -36,7 +36,7 @@ pub(crate) struct Whole {
 }
 
 /// The loss of a run, of logits with `D` axes: parts of a batch add up to the whole, however it is cut into whole normalisation groups.
-pub(crate) trait Loss<const D: usize> {
+pub(crate) trait Loss<const D: usize>: Send + Sync {
     /// What the losses of a global batch are divided by.
     fn total_weight(&self, batch: &HostBatch) -> f64;
 
@@ -50,7 +50,7 @@ pub(crate) trait Loss<const D: usize> {
 }
 
 /// What a loss that is no sum over samples has to know of all of them.
-pub(crate) trait OverBatch<const D: usize> {
+pub(crate) trait OverBatch<const D: usize>: Sync {
     /// What each row of a micro-batch with these `logits` adds, `[rows, sums]`. It is computed without a gradient.
     fn of_rows(&self, logits: Tensor<D>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2>;
 }

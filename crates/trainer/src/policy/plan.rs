@@ -27,10 +27,10 @@ impl Limits {
         Self { group, largest: batch.max(group), least: Checkpointing::None, most: Checkpointing::Blocks, pages: false }
     }
 
-    /// [`Limits::new`] for a device: where sums are taken in a fixed order, one normalisation group is computed at a time, and where
-    /// tensors share pages, each can have an allocation of its own instead.
-    pub fn on(device: &Device, group: usize, batch: usize) -> Self {
-        let batch = if sums_in_a_fixed_order(device) { group } else { batch };
+    /// [`Limits::new`] for a device: where sums are taken in a fixed order, never more than `at_once` normalisation groups are computed at
+    /// once, and where tensors share pages, each can have an allocation of its own instead.
+    pub fn on(device: &Device, group: usize, batch: usize, at_once: usize) -> Self {
+        let batch = if sums_in_a_fixed_order(device) { batch.min(group.saturating_mul(at_once)) } else { batch };
         Self::new(group, batch).with_pages(has_pages(device))
     }
 

@@ -67,9 +67,11 @@ pub(super) fn figures(
     planned::take_planned(configuration, precision, &trace, device)?;
     let meter = Meter::new(device);
     let mut workload = match model {
-        AnyModel::Classifier(model) => workload::of(configuration, precision, model.build(&options, device)?, device)?,
+        AnyModel::Classifier(model) => {
+            workload::of(configuration, precision, model.build(&options, device)?, &trace, device)?
+        }
         AnyModel::Segmentation(model) => {
-            workload::of(configuration, precision, model.build(&options, device)?, device)?
+            workload::of(configuration, precision, model.build(&options, device)?, &trace, device)?
         }
     };
 

@@ -6,14 +6,15 @@ use anyhow::{Result, bail};
 use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
+use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Precision};
-use kindling_memory::Plan;
 use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::engine::{Fit, Pieces, upload};
 use kindling_trainer::{Inference, OptimizerConfig, TrainConfig};
 
 use super::benched::{Benched, OneStep};
 use crate::commands::train::defaults::MOMENTUM;
+use crate::fitting::start_of_steps;
 use crate::noise::noise;
 
 /// Batches that take turns.
@@ -35,18 +36,19 @@ pub(super) trait Workload {
     fn step(&mut self, look: &mut dyn FnMut()) -> Result<Step>;
 }
 
-/// The workload of a row. `network` is on `device`, both without gradients.
+/// The workload of a row. `network`, which has this trace, is on `device`, both without gradients.
 pub(super) fn of<M: Benched + 'static>(
     configuration: &Configuration,
     precision: Precision,
     network: M,
+    trace: &Trace,
     device: &Device,
 ) -> Result<Box<dyn Workload>> {
     let batch = configuration.batch_size;
     match configuration.what {
         What::Train => {
             let config = train_config(configuration, precision)?;
-            let start = starting_plan(configuration, &config, device);
+            let start = start_of_steps(&config, trace, device);
             let step = network.steps(&config, configuration.classes, device, start)?;
             Ok(Box::new(Train { step, batches: Turns::new(configuration, M::HAS_MASKS) }))
         }
@@ -75,16 +77,6 @@ pub(super) fn of<M: Benched + 'static>(
                 backward: configuration.what == What::Backward,
             }))
         }
-    }
-}
-
-/// Where training starts: on a GPU with the whole batch, on the CPU with one normalisation group.
-pub(super) fn starting_plan(configuration: &Configuration, config: &TrainConfig, device: &Device) -> Plan {
-    let on_gpu = device.memory_pool_usage().is_some();
-    let whole = if on_gpu { configuration.batch_size } else { config.largest_group() };
-    Plan {
-        micro_batch: configuration.micro_batch.unwrap_or(whole),
-        checkpointing: config.activation_checkpointing.unwrap_or(Checkpointing::None),
     }
 }
 
