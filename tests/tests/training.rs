@@ -154,6 +154,25 @@ fn the_number_of_loader_threads_does_not_change_the_weights() {
     assert_same_bits(&runs[0], &runs[1], "1 and 3 threads");
 }
 
+/// With several threads, groups of a step and images of an evaluation are computed at once.
+#[test]
+fn the_number_of_threads_that_compute_changes_no_bit() {
+    let folder = tempdir().unwrap();
+    let data = folder.path().join("data");
+    picture_folder(&data, EACH);
+    let flags = "--batch-size 8 --ghost-batch-size 3 --image-size 32 --epochs 2 --drop-path-rate 0.2 --seed 2";
+    let run = |threads: &str| {
+        let out = folder.path().join(threads);
+        Outcome::of(train(&data, &out, flags).env("RAYON_NUM_THREADS", threads)).succeeded();
+        let at_once = events(&out).into_iter().filter_map(|event| event["micro_batch"].as_u64()).max();
+        (out, at_once)
+    };
+    let [(one, alone), (two, pairs), (five, all)] = ["1", "2", "5"].map(run);
+    assert_eq!([alone, pairs, all], [Some(3), Some(6), Some(8)], "groups of 3, 3 and 2 samples");
+    assert_same_bits(&one, &two, "1 and 2 threads");
+    assert_same_bits(&one, &five, "1 and 5 threads");
+}
+
 #[test]
 fn another_seed_gives_another_run() {
     let folder = tempdir().unwrap();

@@ -8,7 +8,7 @@
 //!
 //! It also collects batch statistics, because running statistics are state, and state changes only in `commit`.
 //!
-//! Without a pass, every layer infers. A pass belongs to the thread that runs the forward, as all device work does.
+//! Without a pass, every layer infers. A pass belongs to the thread that runs the forward.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

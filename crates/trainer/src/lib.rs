@@ -9,7 +9,8 @@
 //!        out of memory -> make room -> the policy's next plan -> the same HostBatch again
 //! ```
 //!
-//! State changes only in `TrainState::commit`. All device work happens on the thread that calls [`Trainer::fit`].
+//! State changes only in `TrainState::commit`. All work on a GPU happens on the thread that calls [`Trainer::fit`]; on the CPU groups and images
+//! may be computed at once, on threads of their own.
 //!
 //! The loop knows no network. What a step of one or of several is, and what a run does between steps, is a
 //! [`engine::Training`]: the classifier's is here, that of two networks against each other in `models/gan-training`.

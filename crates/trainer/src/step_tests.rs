@@ -1,7 +1,6 @@
 //! What a step promises.
 
 use std::collections::BTreeMap;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use burn::tensor::{Device, Tensor};
@@ -255,11 +254,13 @@ fn the_loss_scale_changes_no_bit_and_one_that_overflows_is_told() {
     assert_eq!(everything(&model_state), before);
 }
 
-/// The square of the mean over a batch of all logits of a sample, which is no sum over samples. It keeps the logits that each pass sees, by
-/// the first row of a micro-batch.
+/// Logits by the first row of a micro-batch.
+type Seen = BTreeMap<usize, Vec<f32>>;
+
+/// The square of the mean over a batch of all logits of a sample, which is no sum over samples. It keeps the logits that each pass sees.
 #[derive(Clone, Default)]
 struct SquareOfMean {
-    seen: Arc<Mutex<[BTreeMap<usize, Vec<f32>>; 2]>>,
+    seen: Arc<Mutex<[Seen; 2]>>,
 }
 
 impl SquareOfMean {
