@@ -11,6 +11,7 @@
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
 //! - `inverted_residual`: blocks of expansion, depthwise convolution and projection in inference on the CPU, without the maps between.
+//! - `pixel_sums`: sums over the pixels of an image and their gradients, of which losses of segmentation are made.
 //! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
 //! - `sum`: the sum and the mean of all numbers of a tensor.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
@@ -18,7 +19,7 @@
 //! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
 //! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
 //! before it is allocated). A module uses only those after it in this order: inverted_residual; deferred, squeeze_excite, optimizer;
-//! convolution, statistics, resize, sum; activation; the shared modules.
+//! convolution, statistics, pixel_sums, resize, sum; activation; the shared modules.
 //!
 //! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
 //!
@@ -40,6 +41,7 @@ mod device_vector;
 mod graph;
 mod inverted_residual;
 mod optimizer;
+mod pixel_sums;
 pub mod reserve;
 mod resize;
 mod squeeze_excite;
@@ -65,6 +67,7 @@ pub use inverted_residual::{
     InvertedResidualShape, NormedConvolution, expanded_depthwise, infers_inverted_residuals, inverted_residual,
 };
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
+pub use pixel_sums::{PIXEL_SUMS, pixel_sums, sums_pixels};
 pub use resize::{Interpolation, resize};
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::graph::Graph;
 use super::ledger::{BufferId, Ledger, Part};
-use super::node::{Node, Place};
+use super::node::{Kind, Node, Place};
 use super::{Checkpointing, Phase, Situation, Target, WEIGHT_BYTES, cuda, exchange, update};
 
 /// A tensor: a buffer, or a view of one that is not contiguous.
@@ -14,8 +14,11 @@ pub(super) struct Held {
     pub(super) view: bool,
 }
 
-/// Maps of the size of the logits that the default loss of a segmentation has at once, besides these: measured with 2 and 20 classes.
+/// Maps of the size of the logits that the default loss of a segmentation has at once on a GPU, besides these: measured with 2 and 20 classes.
 const MAPS_OF_LOSS: usize = 6;
+/// The same on the CPU where an auxiliary classifier's logits are behind the network's: each half is read by itself, and its gradient is put
+/// into a map of zeros.
+const MAPS_OF_HALVES: usize = 4;
 
 /// The state of a pass.
 pub(super) struct Pass<'a> {
@@ -296,18 +299,37 @@ impl<'a> Pass<'a> {
         order
     }
 
-    /// The gradient of the logits. Where these are maps, the loss makes several of their size in float32: the truth, probabilities,
-    /// their logarithms, products of these, and gradients.
+    /// The gradient of the logits. Where these are maps, the loss on a GPU makes several of their size in float32: the truth, probabilities,
+    /// their logarithms, products of these, and gradients. On the CPU it makes none, and reads the masks.
     fn start_gradient(&mut self, value: usize) {
         let map = self.graph.maps[value];
-        if map.height * map.width > 1 {
-            let map = map.elements() * self.situation.micro_batch as u64 * WEIGHT_BYTES;
-            self.ledger.burst_of(&[map; MAPS_OF_LOSS]);
-        }
-        if let Some(logits) = self.leave(value) {
-            self.ledger.release(logits.buffer);
-        }
-        let buffer = self.make(self.map_bytes(value));
+        let (pixels, images) = ((map.height * map.width) as u64, self.situation.micro_batch as u64);
+        let is_map = pixels > 1;
+        let logits = self.leave(value);
+        let free = |pass: &mut Self| logits.map_or((), |logits| pass.ledger.release(logits.buffer));
+        let buffer = match self.situation.target {
+            Target::Cuda => {
+                if is_map {
+                    self.ledger.burst_of(&[map.elements() * images * WEIGHT_BYTES; MAPS_OF_LOSS]);
+                }
+                free(self);
+                self.make(self.map_bytes(value))
+            }
+            Target::Cpu { .. } => {
+                let is_of_two = self.graph.nodes.last().is_some_and(|node| node.kind == Kind::Concat);
+                match is_map {
+                    true if is_of_two => {
+                        self.ledger.burst_of(&[map.elements() * images * WEIGHT_BYTES; MAPS_OF_HALVES])
+                    }
+                    true => self.ledger.burst(pixels * images),
+                    false => {}
+                }
+                // The logits are read while their gradient is made.
+                let buffer = self.make(self.map_bytes(value));
+                free(self);
+                buffer
+            }
+        };
         self.gradients[value] = Some(Held { buffer, view: false });
     }
 

@@ -287,13 +287,13 @@ impl Describe for WithTapInStage {
             (first, trace.scope("stages.1.0", |trace| conv(trace, second, 64, 3, 2, false)))
         });
         let logits = trace.scope("decoder", |trace| {
-            let high = conv(trace, last, 16, 1, 1, false);
-            let size = FeatureMap { channels: 16, ..tap.map };
+            let high = conv(trace, last, 64, 1, 1, false);
+            let size = FeatureMap { channels: 64, ..tap.map };
             let high = trace.apply("upsample", Op::Upsample { factor: 2 }, &[high], size);
-            let low = conv(trace, tap, 16, 1, 1, false);
+            let low = conv(trace, tap, 64, 1, 1, false);
             trace.add(low, high)
         });
-        let size = FeatureMap { channels: 16, ..input.map };
+        let size = FeatureMap { channels: 64, ..input.map };
         trace.scope("enlarge", |trace| trace.apply("resize", Op::Upsample { factor: 4 }, &[logits], size))
     }
 }
@@ -304,11 +304,12 @@ fn a_map_from_the_middle_of_a_stage_stays_until_the_decoder_reads_it() {
     let trace = Trace::of(&WithTapInStage, FeatureMap::square(3, 128));
     let situation = Situation { checkpointing: Checkpointing::Stages, ..Situation::whole_batch(1, CPU) };
     let prediction = predict(&trace, &situation);
-    // At the loss there are the images, what enters each segment (the map twice, as one buffer), and the logits.
-    let logits = 16 * 128 * 128;
+    // While the decoder is computed again there are the images, what enters each segment (the map twice, as one buffer), the decoder's maps,
+    // the logits, their gradient, and that of the product of both.
+    let logits = 64 * 128 * 128;
     let entering = 3 * 128 * 128 + 16 * 64 * 64 + 2 * 32 * 32 * 32 + 64 * 16 * 16;
-    assert_eq!((prediction.phase, prediction.workspace), (Phase::Backward, 6 * 4 * logits));
-    assert_eq!(prediction.activations, 4 * (entering + logits));
+    let inside = 64 * 16 * 16 + 2 * 64 * 32 * 32;
+    assert_eq!((prediction.phase, prediction.activations), (Phase::Backward, 4 * (entering + inside + 3 * logits)));
 }
 
 #[test]

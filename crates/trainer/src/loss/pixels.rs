@@ -3,7 +3,7 @@
 
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
-use kindling_ops::sum;
+use kindling_ops::{pixel_sums, sum, sums_pixels};
 use serde::{Deserialize, Serialize};
 
 use super::focal::FocalConfig;
@@ -40,72 +40,101 @@ pub(crate) struct SegmentationLoss {
     auxiliary: Option<f64>,
 }
 
-/// What is so in some rows of a batch.
-struct Truth {
-    /// `[rows, classes, height, width]`: 1 where a pixel is of the class; ignored pixels are of none.
-    one_hot: Vec<f32>,
-    /// `[rows][class]`: pixels.
-    counts: Vec<Vec<f64>>,
-    /// Pixels of no class: which have to be left out of what is found, too.
-    ignores: bool,
+/// The masks of some rows of a batch.
+fn masks_of<'a>(batch: &'a HostBatch, micro: &MicroBatch) -> &'a [u8] {
+    let Some(masks) = batch.masks_of(micro.rows.clone()) else {
+        unreachable!("a loader of segmentations gives masks with every batch")
+    };
+    masks
 }
 
-impl Truth {
-    fn of(batch: &HostBatch, micro: &MicroBatch, classes: usize) -> Self {
-        let [_, _, height, width] = batch.shape;
-        let (pixels, rows) = (height * width, micro.rows.len());
-        let Some(masks) = batch.masks_of(micro.rows.clone()) else {
-            unreachable!("a loader of segmentations gives masks with every batch")
-        };
-        let mut one_hot = vec![0.0; rows * classes * pixels];
-        let mut counts = vec![vec![0.0; classes]; rows];
-        let mut ignores = false;
-        for (row, mask) in masks.chunks_exact(pixels).enumerate() {
-            for (pixel, &class) in mask.iter().enumerate() {
-                if class == IGNORED {
-                    ignores = true;
-                    continue;
-                }
-                one_hot[(row * classes + usize::from(class)) * pixels + pixel] = 1.0;
-                counts[row][usize::from(class)] += 1.0;
-            }
-        }
-        Self { one_hot, counts, ignores }
-    }
-
-    /// Pixels of each class in some rows.
-    fn in_rows(&self, rows: std::ops::Range<usize>) -> Vec<f64> {
-        let classes = self.counts.first().map_or(0, Vec::len);
-        (0..classes).map(|class| self.counts[rows.clone()].iter().map(|row| row[class]).sum()).collect()
-    }
+/// Pixels of each class in each row, `[rows][class]`.
+fn counts_of(batch: &HostBatch, micro: &MicroBatch, classes: usize) -> Vec<Vec<f64>> {
+    let [_, _, height, width] = batch.shape;
+    let count = |mask: &[u8]| {
+        let mut counts = vec![0.0; classes];
+        mask.iter().filter(|class| **class != IGNORED).for_each(|class| counts[usize::from(*class)] += 1.0);
+        counts
+    };
+    masks_of(batch, micro).chunks_exact(height * width).map(count).collect()
 }
 
-/// Logits of some rows, and what they should have been.
+/// Pixels of each class in some rows together.
+fn in_rows(counts: &[Vec<f64>]) -> Vec<f64> {
+    let classes = counts.first().map_or(0, Vec::len);
+    (0..classes).map(|class| counts.iter().map(|row| row[class]).sum()).collect()
+}
+
+/// Logits of some rows, and what they should have been, pixel by pixel.
 struct Rows {
     log_p: Tensor<4>,
     /// Zero where nothing counts.
     p: Tensor<4>,
+    /// 1 where a pixel is of the class; ignored pixels are of none.
     truth: Tensor<4>,
+    /// Whether there are pixels of no class, which have to be left out of what is found, too.
+    ignores: bool,
 }
 
 impl Rows {
     /// What some rows of a batch with these logits are, and should have been.
-    fn of(logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> (Self, Truth) {
+    fn of(logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
         let shape = logits.dims();
-        let Truth { one_hot, counts, ignores } = Truth::of(batch, micro, shape[1]);
+        let [_, classes, height, width] = shape;
+        let (pixels, mut ignores) = (height * width, false);
+        let mut one_hot: Vec<f32> = vec![0.0; micro.rows.len() * classes * pixels];
+        for (row, mask) in masks_of(batch, micro).chunks_exact(pixels).enumerate() {
+            for (pixel, &class) in mask.iter().enumerate() {
+                match class {
+                    IGNORED => ignores = true,
+                    class => one_hot[(row * classes + usize::from(class)) * pixels + pixel] = 1.0,
+                }
+            }
+        }
         let log_p = activation::log_softmax(logits, 1);
-        let one_hot = TensorData::new(one_hot, shape);
-        let truth = Tensor::<4>::from_data(one_hot, (&log_p.device(), log_p.dtype()));
+        let truth = Tensor::<4>::from_data(TensorData::new(one_hot, shape), (&log_p.device(), log_p.dtype()));
         let mut p = log_p.clone().exp();
         if ignores {
             p = p * truth.clone().sum_dim(1);
         }
-        (Self { log_p, p, truth }, Truth { one_hot: Vec::new(), counts, ignores })
+        Self { log_p, p, truth, ignores }
+    }
+}
+
+/// Sums over the pixels of each image and class, `[rows, classes]` each.
+struct Sums {
+    /// Of the probability of a class where the truth is.
+    together: Tensor<2>,
+    /// Of it, everywhere.
+    found: Tensor<2>,
+    /// Of its logarithm where the truth is.
+    right: Tensor<2>,
+    /// Of its logarithm, everywhere.
+    all: Tensor<2>,
+}
+
+impl Sums {
+    /// Those of some rows of a batch with these logits.
+    fn of(logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
+        if sums_pixels(logits) {
+            Self::at_once(logits, batch, micro)
+        } else {
+            Self::of_rows(&Rows::of(logits.clone(), batch, micro))
+        }
     }
 
-    /// The sums over the pixels of each image of the probability of a class: where the truth is, and everywhere. `[rows, classes]` each.
-    fn overlaps(&self) -> [Tensor<2>; 2] {
-        [self.p.clone() * self.truth.clone(), self.p.clone()].map(over_pixels)
+    fn at_once(logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
+        let sums = pixel_sums(logits.clone(), masks_of(batch, micro).into());
+        let [together, found, right, all] = std::array::from_fn(|sum| sums.clone().narrow(1, sum, 1).squeeze_dim(1));
+        Self { together, found, right, all }
+    }
+
+    fn of_rows(rows: &Rows) -> Self {
+        let Rows { log_p, p, truth, ignores } = rows;
+        let counts = if *ignores { log_p.clone() * truth.clone().sum_dim(1) } else { log_p.clone() };
+        let [together, found, right, all] =
+            [p.clone() * truth.clone(), p.clone(), log_p.clone() * truth.clone(), counts].map(over_pixels);
+        Self { together, found, right, all }
     }
 }
 
@@ -128,32 +157,32 @@ impl SegmentationLoss {
         (half(0), self.auxiliary.map(|weight| (half(classes), weight)))
     }
 
-    /// Of so many pixels, weighted, `log_p` being the logarithms of the probabilities and `truth` one for the true class.
-    fn cross_entropy(&self, log_p: &Tensor<4>, truth: &Tensor<4>, total_weight: f64) -> Tensor<1> {
-        let [_, classes, _, _] = truth.dims();
-        let spread = self.smoothing / classes as f64;
-        let mut targets = truth.clone();
-        if self.smoothing > 0.0 {
-            let counts = truth.clone().sum_dim(1);
-            targets = targets * (1.0 - self.smoothing) + counts * spread;
-        }
-        if self.weights.iter().any(|weight| *weight != 1.0) {
-            targets = targets * numbers::<4>(&self.weights, [1, classes, 1, 1], log_p);
-        }
+    /// The cross-entropy, of pixels with this weight in the whole batch.
+    fn cross_entropy(&self, sums: &Sums, total_weight: f64) -> Tensor<1> {
+        let classes = self.weights.len();
+        let weighed = |x: &Tensor<2>, factor: f64| {
+            let weights: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
+            sum(x.clone() * numbers::<2>(&weights, [1, classes], x))
+        };
+        let of_truth = weighed(&sums.right, 1.0 - self.smoothing);
+        let cost = match self.smoothing {
+            0.0 => of_truth,
+            smoothing => of_truth + weighed(&sums.all, smoothing / classes as f64),
+        };
         // Burn divides in float32 in the gradient of a division by a number.
-        sum(over_pixels(log_p.clone() * targets)) * (-1.0 / total_weight)
+        cost * (-1.0 / total_weight)
     }
 
-    /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch.
+    /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch. `counts` are those of the rows.
     fn ratio(
         &self,
         term: PixelTerm,
-        (rows, truth): (&Rows, &Truth),
+        (sums, counts): (&Sums, &[Vec<f64>]),
         batch: &HostBatch,
         micro: &MicroBatch,
         whole: &Whole,
     ) -> Tensor<1> {
-        let [together, found] = rows.overlaps();
+        let [together, found] = [&sums.together, &sums.found].map(Tensor::clone);
         let share = |rows: usize| rows as f64 / batch.len() as f64;
         let singles = vec![1; micro.rows.len()];
         let groups = match self.over {
@@ -166,8 +195,7 @@ impl SegmentationLoss {
             let rows = start..start + size;
             start += size;
             let of = |x: &Tensor<2>| x.clone().narrow(0, rows.start, size).sum_dim(0);
-            let there = truth.in_rows(rows.clone());
-            let ratio = ratio(term, of(&together), of(&found), &there);
+            let ratio = ratio(term, of(&together), of(&found), &in_rows(&counts[rows.clone()]));
             (ratio.neg() + 1.0) * share(size)
         });
         let parts: Vec<Tensor<1>> = parts.collect();
@@ -197,22 +225,25 @@ impl Loss<4> for SegmentationLoss {
     /// has no masks.
     fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
         let (logits, auxiliary) = self.divided(logits);
-        let asked_by_class = self.terms.contains(&PixelTerm::BinaryFocal).then(|| logits.clone());
-        let (rows, truth) = Rows::of(logits, batch, micro);
+        let sums = Sums::of(&logits, batch, micro);
+        let counts = counts_of(batch, micro, self.weights.len());
+        let asks_by_pixel = self.terms.iter().any(|term| term.is_focal());
+        let rows = asks_by_pixel.then(|| Rows::of(logits.clone(), batch, micro));
         let pixels = || (batch.pixels.iter().flatten().sum::<u64>() as f64).max(1.0);
-        let term = |term: &PixelTerm| match (term, &asked_by_class) {
-            (PixelTerm::CrossEntropy, _) => self.cross_entropy(&rows.log_p, &rows.truth, whole.weight),
-            (PixelTerm::Focal, _) => self.focal.of_softmax(&rows.log_p, &rows.p, &rows.truth, pixels()),
-            (PixelTerm::BinaryFocal, Some(logits)) => {
-                self.focal.of_each_class(logits.clone(), &rows.truth, truth.ignores, pixels())
+        let term = |term: &PixelTerm| match (term, &rows) {
+            (PixelTerm::CrossEntropy, _) => self.cross_entropy(&sums, whole.weight),
+            (PixelTerm::Focal, Some(rows)) => self.focal.of_softmax(&rows.log_p, &rows.p, &rows.truth, pixels()),
+            (PixelTerm::BinaryFocal, Some(rows)) => {
+                self.focal.of_each_class(logits.clone(), &rows.truth, rows.ignores, pixels())
             }
-            (ratio, _) => self.ratio(*ratio, (&rows, &truth), batch, micro, whole),
+            (ratio, _) => self.ratio(*ratio, (&sums, &counts), batch, micro, whole),
         };
         let mut parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
-        parts.extend(auxiliary.map(|(logits, weight)| {
-            self.cross_entropy(&activation::log_softmax(logits, 1), &rows.truth, whole.weight) * weight
-        }));
-        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(rows.p) * 0.0)
+        parts.extend(
+            auxiliary
+                .map(|(logits, weight)| self.cross_entropy(&Sums::of(&logits, batch, micro), whole.weight) * weight),
+        );
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(sums.found) * 0.0)
     }
 
     fn over_batch(&self) -> Option<&dyn OverBatch<4>> {
@@ -222,9 +253,11 @@ impl Loss<4> for SegmentationLoss {
 }
 
 impl OverBatch<4> for SegmentationLoss {
-    /// [`Rows::overlaps`] behind each other, `[rows, 2 * classes]`. How many pixels are of a class is known without a pass.
+    /// What is found together with the truth, and what is found, behind each other: `[rows, 2 * classes]`. How many pixels are of a class is
+    /// known without a pass.
     fn of_rows(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2> {
-        Tensor::cat(Rows::of(self.divided(logits).0, batch, micro).0.overlaps().into(), 1)
+        let Sums { together, found, .. } = Sums::of(&self.divided(logits).0, batch, micro);
+        Tensor::cat(vec![together, found], 1)
     }
 }
 
@@ -330,6 +363,35 @@ mod tests {
                     close(*found, expected, &what);
                 }
             }
+        }
+    }
+
+    /// Where there is no operation for it, Burn's are used.
+    #[test]
+    fn sums_of_one_operation_equal_those_of_many_and_so_do_their_gradients() {
+        let golden: Value = serde_json::from_str(GOLDEN).unwrap();
+        let device = Device::flex().autodiff();
+        for truth in ["truth", "ignoring"] {
+            let batch = batch(&golden, truth);
+            let [images, _, height, width] = batch.shape;
+            let micro = MicroBatch { rows: 0..images, groups: vec![images] };
+            let data = TensorData::new(numbers_of(&golden["logits"]), [images, 3, height, width]);
+            let found = |sums: fn(&Tensor<4>, &HostBatch, &MicroBatch) -> Sums| {
+                let logits = Tensor::<4>::from_data(data.clone(), (&device, DType::F64)).require_grad();
+                let Sums { together, found, right, all } = sums(&logits, &batch, &micro);
+                // Other weights for each, so that none of them is hidden by another.
+                let parts = [together, found * 0.3, right * 0.2, all * -0.1];
+                let all = Tensor::cat(parts.into(), 1).powf_scalar(2.0);
+                let gradient = logits.grad(&sum(all.clone()).backward()).unwrap();
+                let values = |data: TensorData| data.try_to_vec::<f64>().unwrap();
+                [values(all.inner().into_data()), values(gradient.into_data())].concat()
+            };
+            let [one, many] = [Sums::at_once, |logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch| {
+                Sums::of_rows(&Rows::of(logits.clone(), batch, micro))
+            }]
+            .map(found);
+            one.iter().zip(&many).for_each(|(one, many)| close(*one, *many, truth));
+            assert_eq!(one.len(), many.len());
         }
     }
 
