@@ -620,6 +620,39 @@ def section_robustness():
             source("2026-11-22-fuzzing.json", fuzz), ""]
 
 
+SWEEP = "2026-11-27-sweep-cuda-stand-in.json"
+
+
+def outcome(row):
+    """What became of a run on a small card, in a few words."""
+    if not row["finished"]:
+        return "refused"
+    levers = row["found"].split(" after ", 1)[1]
+    shrunk = any(word in levers for word in ("micro-batch", "checkpointing"))
+    found = "same bits" if row["found"].startswith("the same bits") else "same losses"
+    return f"{found}, smaller step" if shrunk else f"{found}, freed" if "freed" in levers else found
+
+
+def section_small_cards():
+    document = load(SWEEP)
+    cases = {}
+    for row in document["rows"]:
+        cases.setdefault((row["model"], row["image_size"]), {})[row["card"]] = row
+    cards = ["90-percent", "75-percent", "60-percent", "45-percent", "smallest-and-a-tenth"]
+    rows = []
+    for (model, side), of in cases.items():
+        first = next(iter(of.values()))
+        least = f"{first['smallest_step_by_the_planner'] / 1e6:.0f}"
+        rows.append([f"`{model}`", side, f"{first['peak_on_a_large_card'] / 1e6:.0f}", least] + [outcome(of[card]) if card in of else "" for card in cards])
+    kept = sum(row["as_promised"] for row in document["rows"])
+    return ["## Small cards, on the stand-in for CUDA", "",
+            f"{document['what'][:1].upper()}{document['what'][1:]}. A run must end with the losses of the large card, or be refused where the planner says "
+            f"that nothing fits; on a card with a tenth more than the planner's smallest step it must end. {kept} of {len(document['rows'])} did as they must.", "",
+            table(["network", "pixels", "peak, MB", "smallest step, MB", "90 % of the peak", "75 %", "60 %", "45 %", "smallest step + 10 %"], rows, 2), "",
+            "\"Freed\": after what was cached was freed, each tensor had an allocation of its own. \"Smaller step\": fewer samples at once, or activations computed again.", "",
+            source(SWEEP, document, document["environment"]["note"][:1].upper() + document["environment"]["note"][1:] + ". " + document["left_out"]), ""]
+
+
 BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
@@ -736,7 +769,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_groups, section_robustness, section_scores, section_start_up, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

@@ -24,6 +24,9 @@ pub(crate) struct Logits {
     pub views: Vec<Vec<f32>>,
 }
 
+/// What gives the logits of some rows.
+type Ask<'a> = &'a (dyn Fn(Range<usize>) -> Result<Vec<Logits>, String> + Sync);
+
 /// The logits of some rows of a batch, all of them at once, one after the other. `model` must be on the device of `inference`, without
 /// gradients.
 ///
@@ -42,12 +45,17 @@ pub(crate) fn logits_of<const D: usize, M: Trainable<D>>(
     let &Inference { device, precision, views, .. } = inference;
     let asked = Asked { model, batch, device, precision, views };
     let threads = if ops::infers_samples_alone(device) { rayon::current_num_threads() } else { 1 };
-    let parts: Vec<Range<usize>> = parts(rows.clone(), threads).collect();
-    let seen = match <[_; 1]>::try_from(parts) {
-        Ok([all]) => asked.of(all).map(|found| vec![found]),
-        Err(parts) => parts.into_par_iter().map(|part| asked.of(part)).collect(),
-    };
-    seen.map(|parts| parts.concat()).map_err(|reason| TrainError::of_device(None, rows.len(), &reason))
+    let count = rows.len();
+    in_parts(rows, threads, &|part| asked.of(part)).map_err(|reason| TrainError::of_device(None, count, &reason))
+}
+
+/// What `ask` says of some rows, in at most so many parts at once. Compiled once, whatever is asked.
+fn in_parts(rows: Range<usize>, at_most: usize, ask: Ask<'_>) -> Result<Vec<Logits>, String> {
+    let parts: Vec<Range<usize>> = parts(rows, at_most).collect();
+    match <[_; 1]>::try_from(parts) {
+        Ok([all]) => ask(all),
+        Err(parts) => parts.into_par_iter().map(ask).collect::<Result<Vec<_>, _>>().map(|parts| parts.concat()),
+    }
 }
 
 /// At most so many parts of some rows, as even as possible; one if there are no rows.

@@ -27,29 +27,40 @@ impl Teams {
     }
 }
 
+/// Something that a team does.
+type Task<'a> = Box<dyn FnOnce() + Send + 'a>;
+
 /// What `work` makes of each item, in their order: all of them at once, each on a team of its own, or one after the other if there is but one
 /// or the system gives no threads.
 ///
 /// # Panics
 /// If `work` does, once all are done.
 pub(crate) fn at_once<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
-    let teams = if items.len() > 1 { Teams::of(items.len()) } else { None };
-    let Some(teams) = teams else { return items.into_iter().map(work).collect() };
     let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
-    let tasks = items.into_iter().zip(&mut results).zip(&teams.0);
-    begin(tasks, &|item, result: &mut Option<R>| *result = Some(work(item)));
+    let work = &work;
+    let tasks = items
+        .into_iter()
+        .zip(&mut results)
+        .map(|(item, result)| -> Task<'_> { Box::new(move || *result = Some(work(item))) });
+    all_at_once(tasks.collect());
     results.into_iter().flatten().collect()
 }
 
+/// Does all tasks at once, or one after the other. Compiled once, whatever they are.
+fn all_at_once(tasks: Vec<Task<'_>>) {
+    let teams = if tasks.len() > 1 { Teams::of(tasks.len()) } else { None };
+    match teams {
+        Some(teams) => begin(tasks.into_iter().zip(&teams.0)),
+        None => tasks.into_iter().for_each(|task| task()),
+    }
+}
+
 /// Begins the first task and then the others, and waits for all of them.
-fn begin<'a, T: Send + 'a, R: Send + 'a>(
-    mut tasks: impl Iterator<Item = ((T, &'a mut R), &'a ThreadPool)>,
-    work: &(impl Fn(T, &mut R) + Sync),
-) {
-    if let Some(((item, result), team)) = tasks.next() {
+fn begin<'a>(mut tasks: std::iter::Zip<std::vec::IntoIter<Task<'a>>, std::slice::Iter<'a, ThreadPool>>) {
+    if let Some((task, team)) = tasks.next() {
         team.in_place_scope(|scope| {
-            scope.spawn(|_| work(item, result));
-            begin(tasks, work);
+            scope.spawn(|_| task());
+            begin(tasks);
         });
     }
 }
