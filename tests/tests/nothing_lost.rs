@@ -88,7 +88,7 @@ fn a_log_that_lost_or_gained_lines_is_brought_in_line_with_the_checkpoint() {
 #[test]
 fn a_plan_that_is_left_because_it_worked_only_just_is_told_in_the_log() {
     let bench = Bench::new(12);
-    let flags = "--image-size 32 --batch-size 8 --ghost-batch-size 2 --max-steps 6";
+    let flags = "--image-size 32 --batch-size 8 --ghost-batch-size 2 --micro-batch 2 --max-steps 6";
     let faults = "oom@step=2,phase=backward;oom@step=3,phase=forward;oom@step=4,phase=backward";
     let run = bench.run("run", flags, faults);
     let events = events(&run);

@@ -238,7 +238,10 @@ fn the_micro_batch_and_ooms_in_a_row_change_no_bit() {
             other.assert_same_bits_as(&straight, &format!("{model}, micro-batch {micro_batch}"));
         }
         let faults = "oom@step=1,phase=backward;oom@step=1,phase=backward,micro=2;toolarge@step=3,phase=forward";
-        let disturbed = Run::of(&bench, &format!("{model}-disturbed"), &flags.to_string(), faults);
+        let at_once = Run::of(&bench, &format!("{model}-at-once"), &flags.to_string(), faults);
+        at_once.assert_same_bits_as(&straight, &format!("{model}, groups at once, disturbed"));
+        let one = flags.with("--micro-batch 4").to_string();
+        let disturbed = Run::of(&bench, &format!("{model}-disturbed"), &one, faults);
         let levers = [
             "freed what was cached",
             "activation checkpointing none -> stages",
