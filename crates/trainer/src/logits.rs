@@ -24,6 +24,9 @@ pub(crate) struct Logits {
     pub views: Vec<Vec<f32>>,
 }
 
+/// Pixels of images for which it pays that a thread prepares the filters of all layers for itself, which takes memory for each thread, too.
+const PIXELS: usize = 1 << 14;
+
 /// What gives the logits of some rows.
 type Ask<'a> = &'a (dyn Fn(Range<usize>) -> Result<Vec<Logits>, String> + Sync);
 
@@ -44,9 +47,11 @@ pub(crate) fn logits_of<const D: usize, M: Trainable<D>>(
     let _range = range(|| "inference");
     let &Inference { device, precision, views, .. } = inference;
     let asked = Asked { model, batch, device, precision, views };
-    let threads = if ops::infers_samples_alone(device) { rayon::current_num_threads() } else { 1 };
+    let [_, _, height, width] = batch.shape;
     let count = rows.len();
-    in_parts(rows, threads, &|part| asked.of(part)).map_err(|reason| TrainError::of_device(None, count, &reason))
+    let worth = count * height * width / PIXELS;
+    let at_most = if ops::infers_samples_alone(device) { worth.min(rayon::current_num_threads()) } else { 1 };
+    in_parts(rows, at_most, &|part| asked.of(part)).map_err(|reason| TrainError::of_device(None, count, &reason))
 }
 
 /// What `ask` says of some rows, in at most so many parts at once. Compiled once, whatever is asked.
