@@ -160,7 +160,7 @@ fn the_number_of_threads_that_compute_changes_no_bit() {
     let folder = tempdir().unwrap();
     let data = folder.path().join("data");
     picture_folder(&data, EACH);
-    let flags = "--batch-size 8 --ghost-batch-size 3 --image-size 32 --epochs 2 --drop-path-rate 0.2 --seed 2";
+    let flags = "--batch-size 8 --ghost-batch-size 3 --micro-batch 15 --epochs 2 --drop-path-rate 0.2 --seed 2";
     let run = |threads: &str| {
         let out = folder.path().join(threads);
         Outcome::of(train(&data, &out, flags).env("RAYON_NUM_THREADS", threads)).succeeded();
