@@ -61,8 +61,9 @@ pub(crate) fn take_planned(config: &RunConfig, device: &Device, budget: Option<u
 }
 
 /// [`take_planned`] for steps that belong to no run.
-pub(crate) fn take_planned_for_steps(train: &TrainConfig, trace: &Trace, start: Plan, device: &Device) {
+pub(crate) fn take_planned_for_steps(train: &TrainConfig, trace: &Trace, device: &Device) {
     let Some(free) = cuda::index_of(device).and_then(cuda::free) else { return };
+    let start = start_of_steps(train, trace, device);
     let situation = situation_of_steps(train, start.checkpointing, device);
     take(trace, &Situation { micro_batch: start.micro_batch, ..situation }, device, free);
 }

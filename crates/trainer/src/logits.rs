@@ -7,6 +7,7 @@ use kindling_data::HostBatch;
 use kindling_layers::{Precision, host};
 use kindling_nvtx::range;
 use kindling_ops as ops;
+use kindling_processes::tree::share;
 use rayon::prelude::*;
 
 use crate::error::TrainError;
@@ -67,8 +68,10 @@ fn in_parts(rows: Range<usize>, at_most: usize, ask: Ask<'_>) -> Result<Vec<Logi
 fn parts(rows: Range<usize>, at_most: usize) -> impl Iterator<Item = Range<usize>> {
     let (start, len) = (rows.start, rows.len());
     let count = at_most.min(len).max(1);
-    let from = move |part: usize| start + len * part / count;
-    (0..count).map(move |part| from(part)..from(part + 1))
+    (0..count).map(move |part| {
+        let share = share(len, part, count);
+        start + share.start..start + share.end
+    })
 }
 
 /// What is asked, of any rows, on any thread.

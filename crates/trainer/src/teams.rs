@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use kindling_processes::tree::share;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 /// The teams that were made, by how many they are: steps of a run need the same again.
@@ -19,7 +20,7 @@ impl Teams {
             return Some(teams.clone());
         }
         let threads = rayon::current_num_threads();
-        let of_team = |team: usize| (threads * (team + 1) / count - threads * team / count).max(1);
+        let of_team = |team: usize| share(threads, team, count).len().max(1);
         let pools = (0..count).map(|team| ThreadPoolBuilder::new().num_threads(of_team(team)).build());
         let teams = Arc::new(Self(pools.collect::<Result<_, _>>().ok()?));
         kept.insert(count, teams.clone());

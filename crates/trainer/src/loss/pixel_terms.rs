@@ -36,11 +36,6 @@ impl PixelTerm {
     /// All of them.
     pub const ALL: [Self; 6] = all();
 
-    /// Whether it weighs each pixel by what is found there.
-    pub(super) fn is_focal(self) -> bool {
-        matches!(self, Self::Focal | Self::BinaryFocal)
-    }
-
     /// Whether it is a ratio of sums over pixels, as Dice is, and not a mean over them.
     pub(super) fn is_ratio(self) -> bool {
         matches!(self, Self::Dice | Self::GeneralisedDice | Self::Tversky)

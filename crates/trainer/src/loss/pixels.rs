@@ -1,6 +1,9 @@
 //! Losses of segmentation. Dice, generalised Dice, Tversky and focal loss are MONAI 1.6.1's with a softmax over all classes,
 //! background included; cross-entropy is PyTorch's, and the focal loss of each class by itself segmentation_models_pytorch 0.5.0's.
 
+use std::cell::OnceCell;
+use std::ops::Range;
+
 use burn::tensor::{Tensor, TensorData, activation};
 use kindling_data::{HostBatch, IGNORED};
 use kindling_ops::{pixel_sums, sum, sums_pixels};
@@ -48,37 +51,23 @@ fn masks_of<'a>(batch: &'a HostBatch, micro: &MicroBatch) -> &'a [u8] {
     masks
 }
 
-/// Pixels of each class in each row, `[rows][class]`.
-fn counts_of(batch: &HostBatch, micro: &MicroBatch, classes: usize) -> Vec<Vec<f64>> {
-    let [_, _, height, width] = batch.shape;
-    let count = |mask: &[u8]| {
-        let mut counts = vec![0.0; classes];
-        mask.iter().filter(|class| **class != IGNORED).for_each(|class| counts[usize::from(*class)] += 1.0);
-        counts
-    };
-    masks_of(batch, micro).chunks_exact(height * width).map(count).collect()
+/// Pixels of each of so many classes in some rows of a batch together.
+fn there(batch: &HostBatch, rows: Range<usize>, classes: usize) -> Vec<f64> {
+    let of_class = |class: usize| batch.pixels[rows.clone()].iter().filter_map(|counts| counts.get(class)).sum::<u64>();
+    (0..classes).map(|class| of_class(class) as f64).collect()
 }
 
-/// Pixels of each class in some rows together.
-fn in_rows(counts: &[Vec<f64>]) -> Vec<f64> {
-    let classes = counts.first().map_or(0, Vec::len);
-    (0..classes).map(|class| counts.iter().map(|row| row[class]).sum()).collect()
-}
-
-/// Logits of some rows, and what they should have been, pixel by pixel.
-struct Rows {
-    log_p: Tensor<4>,
-    /// Zero where nothing counts.
-    p: Tensor<4>,
-    /// 1 where a pixel is of the class; ignored pixels are of none.
-    truth: Tensor<4>,
+/// What the pixels of some rows are.
+struct Truth {
+    /// `[rows, classes, height, width]`: 1 where a pixel is of the class; ignored pixels are of none.
+    one_hot: Tensor<4>,
     /// Whether there are pixels of no class, which have to be left out of what is found, too.
     ignores: bool,
 }
 
-impl Rows {
-    /// What some rows of a batch with these logits are, and should have been.
-    fn of(logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
+impl Truth {
+    /// Of some rows of a batch, beside their logits.
+    fn of(logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
         let shape = logits.dims();
         let [_, classes, height, width] = shape;
         let (pixels, mut ignores) = (height * width, false);
@@ -91,50 +80,73 @@ impl Rows {
                 }
             }
         }
-        let log_p = activation::log_softmax(logits, 1);
-        let truth = Tensor::<4>::from_data(TensorData::new(one_hot, shape), (&log_p.device(), log_p.dtype()));
-        let mut p = log_p.clone().exp();
-        if ignores {
-            p = p * truth.clone().sum_dim(1);
-        }
-        Self { log_p, p, truth, ignores }
+        let beside = (&logits.device(), logits.dtype());
+        Self { one_hot: Tensor::from_data(TensorData::new(one_hot, shape), beside), ignores }
     }
 }
 
-/// Sums over the pixels of each image and class, `[rows, classes]` each.
-struct Sums {
-    /// Of the probability of a class where the truth is.
-    together: Tensor<2>,
-    /// Of it, everywhere.
-    found: Tensor<2>,
-    /// Of its logarithm where the truth is.
-    right: Tensor<2>,
-    /// Of its logarithm, everywhere.
-    all: Tensor<2>,
+/// The logits of some rows, and what is made of them where a loss asks for it: maps, or on the CPU sums without maps.
+struct Rows<'a> {
+    logits: Tensor<4>,
+    batch: &'a HostBatch,
+    micro: &'a MicroBatch,
+    truth: &'a OnceCell<Truth>,
+    log_p: OnceCell<Tensor<4>>,
+    p: OnceCell<Tensor<4>>,
+    sums: OnceCell<Tensor<3>>,
 }
 
-impl Sums {
-    /// Those of some rows of a batch with these logits.
-    fn of(logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
-        if sums_pixels(logits) {
-            Self::at_once(logits, batch, micro)
-        } else {
-            Self::of_rows(&Rows::of(logits.clone(), batch, micro))
-        }
+impl<'a> Rows<'a> {
+    /// `truth` is shared by all logits of the same rows.
+    fn of(logits: Tensor<4>, batch: &'a HostBatch, micro: &'a MicroBatch, truth: &'a OnceCell<Truth>) -> Self {
+        Self { logits, batch, micro, truth, log_p: OnceCell::new(), p: OnceCell::new(), sums: OnceCell::new() }
     }
 
-    fn at_once(logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Self {
-        let sums = pixel_sums(logits.clone(), masks_of(batch, micro).into());
-        let [together, found, right, all] = std::array::from_fn(|sum| sums.clone().narrow(1, sum, 1).squeeze_dim(1));
-        Self { together, found, right, all }
+    fn truth(&self) -> &Truth {
+        self.truth.get_or_init(|| Truth::of(&self.logits, self.batch, self.micro))
     }
 
-    fn of_rows(rows: &Rows) -> Self {
-        let Rows { log_p, p, truth, ignores } = rows;
-        let counts = if *ignores { log_p.clone() * truth.clone().sum_dim(1) } else { log_p.clone() };
-        let [together, found, right, all] =
-            [p.clone() * truth.clone(), p.clone(), log_p.clone() * truth.clone(), counts].map(over_pixels);
-        Self { together, found, right, all }
+    /// The logarithms of the probabilities.
+    fn log_p(&self) -> &Tensor<4> {
+        self.log_p.get_or_init(|| activation::log_softmax(self.logits.clone(), 1))
+    }
+
+    /// The probabilities; zero where nothing counts.
+    fn p(&self) -> &Tensor<4> {
+        self.p.get_or_init(|| self.counted(self.log_p().clone().exp()))
+    }
+
+    /// A map with zeros where nothing counts.
+    fn counted(&self, map: Tensor<4>) -> Tensor<4> {
+        let Truth { one_hot, ignores } = self.truth();
+        if *ignores { map * one_hot.clone().sum_dim(1) } else { map }
+    }
+
+    /// One of [`pixel_sums`]' sums, `[rows, classes]`, where there is that operation.
+    fn sum(&self, number: usize) -> Option<Tensor<2>> {
+        let make = || pixel_sums(self.logits.clone(), masks_of(self.batch, self.micro).into());
+        let of = |sums: &Tensor<3>| sums.clone().narrow(1, number, 1).squeeze_dim(1);
+        sums_pixels(&self.logits).then(|| of(self.sums.get_or_init(make)))
+    }
+
+    /// The sums of the probability of each class where the truth is.
+    fn together(&self) -> Tensor<2> {
+        self.sum(0).unwrap_or_else(|| over_pixels(self.p().clone() * self.truth().one_hot.clone()))
+    }
+
+    /// The same everywhere.
+    fn found(&self) -> Tensor<2> {
+        self.sum(1).unwrap_or_else(|| over_pixels(self.p().clone()))
+    }
+
+    /// The sums of its logarithm where the truth is.
+    fn right(&self) -> Tensor<2> {
+        self.sum(2).unwrap_or_else(|| over_pixels(self.log_p().clone() * self.truth().one_hot.clone()))
+    }
+
+    /// The same everywhere.
+    fn all(&self) -> Tensor<2> {
+        self.sum(3).unwrap_or_else(|| over_pixels(self.counted(self.log_p().clone())))
     }
 }
 
@@ -158,31 +170,26 @@ impl SegmentationLoss {
     }
 
     /// The cross-entropy, of pixels with this weight in the whole batch.
-    fn cross_entropy(&self, sums: &Sums, total_weight: f64) -> Tensor<1> {
+    fn cross_entropy(&self, rows: &Rows<'_>, total_weight: f64) -> Tensor<1> {
         let classes = self.weights.len();
-        let weighed = |x: &Tensor<2>, factor: f64| {
+        let weighed = |x: Tensor<2>, factor: f64| {
             let weights: Vec<f64> = self.weights.iter().map(|weight| weight * factor).collect();
-            sum(x.clone() * numbers::<2>(&weights, [1, classes], x))
+            let weights = numbers::<2>(&weights, [1, classes], &x);
+            sum(x * weights)
         };
-        let of_truth = weighed(&sums.right, 1.0 - self.smoothing);
+        let of_truth = weighed(rows.right(), 1.0 - self.smoothing);
         let cost = match self.smoothing {
             0.0 => of_truth,
-            smoothing => of_truth + weighed(&sums.all, smoothing / classes as f64),
+            smoothing => of_truth + weighed(rows.all(), smoothing / classes as f64),
         };
         // Burn divides in float32 in the gradient of a division by a number.
         cost * (-1.0 / total_weight)
     }
 
-    /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch. `counts` are those of the rows.
-    fn ratio(
-        &self,
-        term: PixelTerm,
-        (sums, counts): (&Sums, &[Vec<f64>]),
-        batch: &HostBatch,
-        micro: &MicroBatch,
-        whole: &Whole,
-    ) -> Tensor<1> {
-        let [together, found] = [&sums.together, &sums.found].map(Tensor::clone);
+    /// One minus a ratio of sums: over each group, or what these rows add to the one over the batch.
+    fn ratio(&self, term: PixelTerm, rows: &Rows<'_>, whole: &Whole) -> Tensor<1> {
+        let &Rows { batch, micro, .. } = rows;
+        let [together, found] = [rows.together(), rows.found()];
         let share = |rows: usize| rows as f64 / batch.len() as f64;
         let singles = vec![1; micro.rows.len()];
         let groups = match self.over {
@@ -190,12 +197,13 @@ impl SegmentationLoss {
             DiceOver::Group => &micro.groups,
             DiceOver::Batch => return self.over_all(term, batch, whole).part(together, found, share(micro.rows.len())),
         };
-        let mut start = 0;
+        let mut start = micro.rows.start;
         let parts = groups.iter().map(|&size| {
             let rows = start..start + size;
             start += size;
-            let of = |x: &Tensor<2>| x.clone().narrow(0, rows.start, size).sum_dim(0);
-            let ratio = ratio(term, of(&together), of(&found), &in_rows(&counts[rows.clone()]));
+            let of = |x: &Tensor<2>| x.clone().narrow(0, rows.start - micro.rows.start, size).sum_dim(0);
+            let there = there(batch, rows.clone(), self.weights.len());
+            let ratio = ratio(term, of(&together), of(&found), &there);
             (ratio.neg() + 1.0) * share(size)
         });
         let parts: Vec<Tensor<1>> = parts.collect();
@@ -205,10 +213,8 @@ impl SegmentationLoss {
     /// The loss over a whole batch, given the sums of [`OverBatch::of_rows`].
     fn over_all(&self, term: PixelTerm, batch: &HostBatch, whole: &Whole) -> Linear {
         let classes = self.weights.len();
-        let of_class = |class: usize| batch.pixels.iter().filter_map(|counts| counts.get(class)).sum::<u64>() as f64;
-        let there: Vec<f64> = (0..classes).map(of_class).collect();
         let (together, found) = whole.sums.split_at(classes);
-        Linear::about(term, together, found, &there)
+        Linear::about(term, together, found, &there(batch, 0..batch.pixels.len(), classes))
     }
 }
 
@@ -225,25 +231,23 @@ impl Loss<4> for SegmentationLoss {
     /// has no masks.
     fn part(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch, whole: &Whole) -> Tensor<1> {
         let (logits, auxiliary) = self.divided(logits);
-        let sums = Sums::of(&logits, batch, micro);
-        let counts = counts_of(batch, micro, self.weights.len());
-        let asks_by_pixel = self.terms.iter().any(|term| term.is_focal());
-        let rows = asks_by_pixel.then(|| Rows::of(logits.clone(), batch, micro));
+        let truth = OnceCell::new();
+        let rows = Rows::of(logits, batch, micro, &truth);
         let pixels = || (batch.pixels.iter().flatten().sum::<u64>() as f64).max(1.0);
-        let term = |term: &PixelTerm| match (term, &rows) {
-            (PixelTerm::CrossEntropy, _) => self.cross_entropy(&sums, whole.weight),
-            (PixelTerm::Focal, Some(rows)) => self.focal.of_softmax(&rows.log_p, &rows.p, &rows.truth, pixels()),
-            (PixelTerm::BinaryFocal, Some(rows)) => {
-                self.focal.of_each_class(logits.clone(), &rows.truth, rows.ignores, pixels())
+        let term = |term: &PixelTerm| match term {
+            PixelTerm::CrossEntropy => self.cross_entropy(&rows, whole.weight),
+            PixelTerm::Focal => self.focal.of_softmax(rows.log_p(), rows.p(), &rows.truth().one_hot, pixels()),
+            PixelTerm::BinaryFocal => {
+                let Truth { one_hot, ignores } = rows.truth();
+                self.focal.of_each_class(rows.logits.clone(), one_hot, *ignores, pixels())
             }
-            (ratio, _) => self.ratio(*ratio, (&sums, &counts), batch, micro, whole),
+            ratio => self.ratio(*ratio, &rows, whole),
         };
         let mut parts: Vec<Tensor<1>> = self.terms.iter().map(term).collect();
-        parts.extend(
-            auxiliary
-                .map(|(logits, weight)| self.cross_entropy(&Sums::of(&logits, batch, micro), whole.weight) * weight),
-        );
-        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(sums.found) * 0.0)
+        parts.extend(auxiliary.map(|(logits, weight)| {
+            self.cross_entropy(&Rows::of(logits, batch, micro, &truth), whole.weight) * weight
+        }));
+        parts.into_iter().reduce(|sum, part| sum + part).unwrap_or_else(|| sum(rows.found()) * 0.0)
     }
 
     fn over_batch(&self) -> Option<&dyn OverBatch<4>> {
@@ -256,8 +260,9 @@ impl OverBatch<4> for SegmentationLoss {
     /// What is found together with the truth, and what is found, behind each other: `[rows, 2 * classes]`. How many pixels are of a class is
     /// known without a pass.
     fn of_rows(&self, logits: Tensor<4>, batch: &HostBatch, micro: &MicroBatch) -> Tensor<2> {
-        let Sums { together, found, .. } = Sums::of(&self.divided(logits).0, batch, micro);
-        Tensor::cat(vec![together, found], 1)
+        let truth = OnceCell::new();
+        let rows = Rows::of(self.divided(logits).0, batch, micro, &truth);
+        Tensor::cat(vec![rows.together(), rows.found()], 1)
     }
 }
 
@@ -376,9 +381,19 @@ mod tests {
             let [images, _, height, width] = batch.shape;
             let micro = MicroBatch { rows: 0..images, groups: vec![images] };
             let data = TensorData::new(numbers_of(&golden["logits"]), [images, 3, height, width]);
-            let found = |sums: fn(&Tensor<4>, &HostBatch, &MicroBatch) -> Sums| {
+            let found = |by_maps: bool| {
                 let logits = Tensor::<4>::from_data(data.clone(), (&device, DType::F64)).require_grad();
-                let Sums { together, found, right, all } = sums(&logits, &batch, &micro);
+                let cell = OnceCell::new();
+                let rows = Rows::of(logits.clone(), &batch, &micro, &cell);
+                let [together, found, right, all] = match by_maps {
+                    false => [rows.together(), rows.found(), rows.right(), rows.all()],
+                    true => {
+                        let one_hot = || rows.truth().one_hot.clone();
+                        let maps = [rows.p().clone() * one_hot(), rows.p().clone(), rows.log_p().clone() * one_hot()];
+                        let [together, found, right] = maps.map(over_pixels);
+                        [together, found, right, over_pixels(rows.counted(rows.log_p().clone()))]
+                    }
+                };
                 // Other weights for each, so that none of them is hidden by another.
                 let parts = [together, found * 0.3, right * 0.2, all * -0.1];
                 let all = Tensor::cat(parts.into(), 1).powf_scalar(2.0);
@@ -386,10 +401,7 @@ mod tests {
                 let values = |data: TensorData| data.try_to_vec::<f64>().unwrap();
                 [values(all.inner().into_data()), values(gradient.into_data())].concat()
             };
-            let [one, many] = [Sums::at_once, |logits: &Tensor<4>, batch: &HostBatch, micro: &MicroBatch| {
-                Sums::of_rows(&Rows::of(logits.clone(), batch, micro))
-            }]
-            .map(found);
+            let [one, many] = [false, true].map(found);
             one.iter().zip(&many).for_each(|(one, many)| close(*one, *many, truth));
             assert_eq!(one.len(), many.len());
         }

@@ -10,7 +10,7 @@ use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::TrainError;
 
 use super::workload::train_config;
-use crate::fitting::{least_of_step, room_within, start_of_steps, take_planned_for_steps};
+use crate::fitting::{least_of_step, room_within, take_planned_for_steps};
 
 /// Fails if a row cannot do with its budget, whatever is tried: on a GPU a minute may pass before everything is tried.
 pub(super) fn refuse_what_does_not_fit(
@@ -47,7 +47,7 @@ pub(super) fn take_planned(
 ) -> Result<()> {
     if configuration.what == What::Train {
         let config = train_config(configuration, precision)?;
-        take_planned_for_steps(&config, trace, start_of_steps(&config, trace, device), device);
+        take_planned_for_steps(&config, trace, device);
     }
     Ok(())
 }
