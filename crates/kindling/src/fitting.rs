@@ -130,7 +130,7 @@ fn situation_of_steps(train: &TrainConfig, checkpointing: Checkpointing, device:
             OptimizerConfig::Sgd { momentum, .. } => OptimizerKind::Sgd { momentum: momentum > 0.0 },
         },
         ema: train.ema.is_some(),
-        element_bytes: train.precision.bytes(),
+        precision: train.precision,
         ..Situation::whole_batch(train.batch_size, target(device))
     }
 }

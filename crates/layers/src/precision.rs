@@ -59,7 +59,8 @@ impl Precision {
         if x.dtype() == DType::F64 { x } else { to(x, self.dtype()) }
     }
 
-    fn dtype(self) -> FloatDType {
+    /// The same as a type of tensors.
+    pub fn dtype(self) -> FloatDType {
         match self {
             Self::F32 => FloatDType::F32,
             Self::Bf16 => FloatDType::BF16,

@@ -33,6 +33,8 @@ pub const EXIT_CODE: i32 = 75;
 const WORDS: Duration = Duration::from_secs(5);
 /// Signs of its own that a rank leaves before it takes another without a new one for silent.
 const LOOKS: u64 = 3;
+/// Signs after which another rank ends that leaves the words to the first one: as many as that one takes to see the same, and two more.
+const FIRST: u32 = LOOKS as u32 + 2;
 
 /// A thread that waits for beats, until it is dropped.
 #[derive(Debug)]
@@ -45,7 +47,7 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Watches this process: if no beat comes and no collective call ends for `timeout`, and it does not wait for another that is seen at
-    /// work, `tell` gets the reason, and the process ends with [`EXIT_CODE`], at most a fifth of the timeout later (and 5 s if nobody takes
+    /// work, `tell` gets the reason, and the process ends with [`EXIT_CODE`], at most half the timeout later (and 5 s if nobody takes
     /// the words). `folder` is
     /// where the ranks leave signs of life for each other, the same on all of them; it is made if it is not there, and a rank that cannot
     /// write there goes on without.
@@ -268,6 +270,11 @@ impl Watch {
     ) -> ! {
         self.leave_sign(count + 1, true);
         let silence = self.silence(before, after);
+        if self.rank != 0 {
+            // A launcher ends all when one ends, and wakes one that is stopped for it, which then gives a last sign of life. By then the
+            // first rank, which speaks for all, should have seen who is silent.
+            std::thread::sleep(self.between_signs() * FIRST);
+        }
         // The words get a thread of their own, because whoever takes them may be stuck.
         let (told, done) = channel();
         let words = std::thread::Builder::new().spawn(move || {

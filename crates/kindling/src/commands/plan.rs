@@ -176,7 +176,7 @@ impl Args {
             workers: self.workers,
             decoding: self.source_size.map_or(0, |side| self.decoding(side)),
             target: self.target()?,
-            element_bytes: precision.bytes(),
+            precision,
             processes: self.processes,
             mixes: false,
         })

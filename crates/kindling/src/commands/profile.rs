@@ -140,7 +140,7 @@ impl Args {
             micro_batch: self.micro_batch(),
             ghost_batch_size: self.ghost_batch_size,
             checkpointing: self.activation_checkpointing,
-            element_bytes: self.precision.bytes(),
+            precision: self.precision,
             ..whole
         }
     }

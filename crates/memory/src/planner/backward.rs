@@ -99,7 +99,7 @@ impl Pass<'_> {
         kept.into_iter().chain([gradient]).for_each(|held| self.ledger.release(held.buffer));
     }
 
-    /// A dense convolution needs sums over all samples before it can finish the gradient of its input, which it holds in float32 until then.
+    /// A dense convolution needs sums over all samples before it can finish the gradient of its input, which may wait for them in float32.
     /// Other operations finish it channel by channel.
     fn read_backward_on_cpu(&mut self, index: usize) -> BufferId {
         let node = &self.graph.nodes[index];
@@ -111,12 +111,12 @@ impl Pass<'_> {
                 self.computed(input, self.planes(input) + self.channels(input) + converted)
             }
             _ => {
-                let work = self.convolution(index).gradients_of_reading() as u64;
-                if !self.halves() {
+                let convolution = self.convolution(index);
+                let work = convolution.gradients_of_reading() as u64;
+                if !convolution.waits_in_float32() {
                     return self.computed(input, work);
                 }
-                let wide = self.map_bytes(input) * size_of::<f32>() as u64 / self.situation.element_bytes as u64;
-                let wide = self.scratch(wide);
+                let wide = self.scratch(self.map_bytes(input) / convolution.format.size() as u64 * WEIGHT_BYTES);
                 self.ledger.burst(work);
                 let made = self.make(self.map_bytes(input));
                 self.end_scratch(wide);

@@ -12,7 +12,7 @@ impl Pass<'_> {
     pub(super) fn is_inside(&self, index: usize) -> bool {
         let node = &self.graph.nodes[index];
         let on_cpu = matches!(self.situation.target, Target::Cpu { .. });
-        node.inside && node.frozen && on_cpu && self.situation.element_bytes == size_of::<f32>()
+        node.inside && node.frozen && on_cpu && self.situation.precision.bytes() == size_of::<f32>()
     }
 
     /// The operation whose output this one reads without its being stored.

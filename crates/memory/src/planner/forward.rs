@@ -1,5 +1,6 @@
 //! What an operation allocates and keeps in the forward pass.
 
+use burn::tensor::DType;
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
 use kindling_ops::{ConvScratch, channels_at_once};
@@ -99,7 +100,7 @@ impl Pass<'_> {
             Kind::MaxPool => {
                 let output = self.make(bytes);
                 // The positions of the maxima.
-                let places = self.make(bytes / self.situation.element_bytes as u64 * INDEX_BYTES);
+                let places = self.make(bytes / self.situation.precision.bytes() as u64 * INDEX_BYTES);
                 keep.extend([self.retained(first), Held { buffer: places, view: false }]);
                 output
             }
@@ -166,7 +167,7 @@ impl Pass<'_> {
 
     /// Whether maps are of a half format that is widened and rounded piece by piece, as on the CPU.
     pub(super) fn halves(&self) -> bool {
-        !self.on_cuda() && self.situation.element_bytes < size_of::<f32>()
+        !self.on_cuda() && self.situation.precision.bytes() < size_of::<f32>()
     }
 
     /// Bytes of the float32 planes of these maps that an operation holds at a time if they are of a half format: one for each thread.
@@ -234,7 +235,7 @@ impl Pass<'_> {
             dilation,
             before,
             threads: self.threads(),
-            halves: self.halves(),
+            format: if self.on_cuda() { DType::F32 } else { self.situation.precision.dtype().into() },
         }
     }
 
@@ -252,7 +253,7 @@ impl Pass<'_> {
 
     fn seen(&self, seen: usize, from: usize, kernel: usize) -> u64 {
         let [seen, from] = [seen, from].map(|value| self.graph.maps[value]);
-        cuda::columns(seen, from, kernel, self.situation.micro_batch as u64, self.situation.element_bytes as u64)
+        cuda::columns(seen, from, kernel, self.situation.micro_batch as u64, self.situation.precision.bytes() as u64)
     }
 
     pub(super) fn threads(&self) -> usize {

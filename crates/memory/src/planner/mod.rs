@@ -25,7 +25,7 @@ mod work;
 
 use kindling_layers::pass::{GHOST_BATCH_SIZE, largest_group, normalisation_groups};
 use kindling_layers::trace::{Op, Trace};
-use kindling_layers::{Checkpointing, Freeze};
+use kindling_layers::{Checkpointing, Freeze, Precision};
 
 use crate::pages::Pages;
 use graph::Graph;
@@ -94,8 +94,8 @@ pub struct Situation {
     pub decoding: u64,
     /// Where the step runs.
     pub target: Target,
-    /// Bytes of an element of a feature map: 4 for float32. Weights, gradients and moments are float32.
-    pub element_bytes: usize,
+    /// The format of feature maps. Weights, gradients and moments are float32.
+    pub precision: Precision,
     /// Processes that divide the normalisation groups of a batch, at least 1. The step is that of the process that needs the most.
     pub processes: usize,
     /// Whether each of several processes reads a batch as a whole, as it does where images are mixed with each other.
@@ -117,7 +117,7 @@ impl Situation {
             workers: 1,
             decoding: 0,
             target,
-            element_bytes: 4,
+            precision: Precision::F32,
             processes: 1,
             mixes: false,
         }

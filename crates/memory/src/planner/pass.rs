@@ -359,7 +359,7 @@ impl<'a> Pass<'a> {
     /// Bytes of a value for the whole micro-batch.
     pub(super) fn map_bytes(&self, value: usize) -> u64 {
         let map = self.graph.maps[value];
-        let (batch, element) = (self.situation.micro_batch as u64, self.situation.element_bytes as u64);
+        let (batch, element) = (self.situation.micro_batch as u64, self.situation.precision.bytes() as u64);
         match self.situation.target {
             Target::Cpu { .. } => map.elements() * batch * element,
             Target::Cuda => cuda::map_bytes(map, batch, element, self.padded[value]),

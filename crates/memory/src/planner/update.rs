@@ -58,7 +58,7 @@ pub(super) fn hold_state(graph: &Graph, situation: &Situation, ledger: &mut Ledg
             (1, false) => threads as u64,
             _ => 2 * threads as u64,
         };
-        let packed = packing_bytes(situation.element_bytes < size_of::<f32>()) * packers;
+        let packed = packing_bytes(situation.precision.bytes() < size_of::<f32>()) * packers;
         ledger.add(Part::Overhead, PROCESS + around(graph, situation) + packed + of_loaders);
     }
 }

@@ -187,7 +187,7 @@ impl Count<'_> {
     /// Bytes of maps of all images.
     fn maps(&self, values: &[usize]) -> u64 {
         let elements: u64 = values.iter().map(|value| self.graph.maps[*value].elements()).sum();
-        elements * (self.situation.micro_batch * self.situation.element_bytes) as u64
+        elements * (self.situation.micro_batch * self.situation.precision.bytes()) as u64
     }
 }
 
@@ -195,6 +195,7 @@ impl Count<'_> {
 mod tests {
     use super::super::Target;
     use super::*;
+    use kindling_layers::Precision;
     use kindling_layers::trace::{Describe, FeatureMap, Op, Value, Zeros};
 
     /// A product of 3 to 8 channels, a convolution of 8 to 16, its normalisation, and a product of 16 to 4 that reads through it.
@@ -217,16 +218,16 @@ mod tests {
         }
     }
 
-    fn works(element_bytes: usize) -> Vec<LayerWork> {
+    fn works(precision: Precision) -> Vec<LayerWork> {
         let trace = Trace::of(&Network, FeatureMap::square(3, 10));
-        let situation = Situation { element_bytes, ..Situation::whole_batch(2, Target::Cpu { threads: 1 }) };
+        let situation = Situation { precision, ..Situation::whole_batch(2, Target::Cpu { threads: 1 }) };
         work_by_layer(&trace, &situation)
     }
 
     /// By hand, for two images of 10x10. The convolution has 8 * 9 * 16 = 1152 weights and as many multiply-adds for each of 200 pixels.
     #[test]
     fn arithmetic_and_bytes_of_a_convolution_are_those_counted_by_hand() {
-        let works = works(4);
+        let works = works(Precision::F32);
         let names: Vec<&str> = works.iter().map(|work| work.name.as_str()).collect();
         assert_eq!(names, ["stem.first", "stem.second", "stem.third"], "the normalisation is applied by its reader");
         let second = &works[1];
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn images_have_no_gradient() {
-        let first = &works(4)[0];
+        let first = &works(Precision::F32)[0];
         assert_eq!(first.forward, Work { flops: 9600, bytes: 4 * (600 + 1600 + 24) });
         assert_eq!(first.backward, Work { flops: 9600, bytes: 4 * (1600 + 600 + 24) });
     }
@@ -245,14 +246,14 @@ mod tests {
     /// The product that normalises while it reads has the gradients of scale and shift, 32 numbers, beside those of its 64 weights.
     #[test]
     fn an_operation_that_reads_through_a_normalisation_has_its_gradients_too() {
-        let third = &works(4)[2];
+        let third = &works(Precision::F32)[2];
         assert_eq!(third.forward, Work { flops: 25_600, bytes: 4 * (3200 + 800 + 64) });
         assert_eq!(third.backward, Work { flops: 51_200, bytes: 4 * (800 + 3200 + 3200 + 64 + 64 + 32) });
     }
 
     #[test]
     fn maps_of_a_half_format_take_half_the_bytes_and_weights_do_not() {
-        assert_eq!(works(2)[1].forward, Work { flops: 460_800, bytes: 2 * (1600 + 3200) + 4 * 1152 });
+        assert_eq!(works(Precision::Bf16)[1].forward, Work { flops: 460_800, bytes: 2 * (1600 + 3200) + 4 * 1152 });
     }
 
     #[test]

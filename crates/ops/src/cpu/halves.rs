@@ -1,6 +1,9 @@
 //! Numbers of the half formats, widened and rounded in loops that are vectorised.
 
+#![allow(unsafe_code)]
+
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::thread::LocalKey;
 
 use burn::tensor::{DType, bf16, f16};
@@ -36,8 +39,8 @@ impl Half {
 pub(crate) trait Stored: Real {
     /// Widens numbers of a half format into as many places.
     fn widen(half: Half, from: &[u16], to: &mut [Self]);
-    /// Rounds numbers to a half format, to nearest even, into as many places.
-    fn round(half: Half, from: &[Self], to: &mut [u16]);
+    /// Rounds numbers to a half format, to nearest even, into as many places, each of which is written.
+    fn round(half: Half, from: &[Self], to: &mut [MaybeUninit<u16>]);
     /// Buffers for pieces of maps that this thread keeps and does not use at the moment.
     fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>>;
 }
@@ -58,13 +61,14 @@ impl Stored for f32 {
         }
     }
 
-    fn round(half: Half, from: &[Self], to: &mut [u16]) {
+    fn round(half: Half, from: &[Self], to: &mut [MaybeUninit<u16>]) {
         match half {
             Half::Bf16 => vectorised(
                 #[inline(always)]
                 || round_bf16(from, to),
             ),
-            Half::F16 => to.reinterpret_cast_mut::<f16>().convert_from_f32_slice(from),
+            // The conversion of a slice writes over numbers.
+            Half::F16 => zeros(to).reinterpret_cast_mut::<f16>().convert_from_f32_slice(from),
         }
     }
 
@@ -84,12 +88,12 @@ impl Stored for f64 {
         }
     }
 
-    fn round(half: Half, from: &[Self], to: &mut [u16]) {
+    fn round(half: Half, from: &[Self], to: &mut [MaybeUninit<u16>]) {
         for (to, from) in to.iter_mut().zip(from) {
-            *to = match half {
+            to.write(match half {
                 Half::Bf16 => bf16::from_f64(*from).to_bits(),
                 Half::F16 => f16::from_f64(*from).to_bits(),
-            };
+            });
         }
     }
 
@@ -109,15 +113,11 @@ pub(crate) fn widen<T: Stored>(half: Half, from: &[u16], to: &mut [T], threads: 
     }
 }
 
-/// [`Stored::round`] on one thread or on all.
-pub(crate) fn round<T: Stored>(half: Half, from: &[T], to: &mut [u16], threads: Threads) {
-    match threads {
-        Threads::One => T::round(half, from, to),
-        Threads::All => {
-            let shares = to.par_chunks_mut(SHARE).zip(from.par_chunks(SHARE));
-            shares.for_each(|(to, from)| T::round(half, from, to));
-        }
-    }
+/// Fills places with zeros, which are numbers then.
+fn zeros(places: &mut [MaybeUninit<u16>]) -> &mut [u16] {
+    places.fill(MaybeUninit::new(0));
+    // SAFETY: every place has just been written.
+    unsafe { places.assume_init_mut() }
 }
 
 /// Lends a buffer of `length` numbers, whatever they are. The thread keeps the buffer, so it should be small.
@@ -139,19 +139,20 @@ fn widen_bf16(from: &[u16], to: &mut [f32]) {
 }
 
 #[inline(always)]
-fn round_bf16(from: &[f32], to: &mut [u16]) {
+fn round_bf16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
     for (to, from) in to.iter_mut().zip(from) {
         let bits = from.to_bits();
         let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
         // Rounding would turn some NaNs into infinity.
         let quiet = (bits >> 16) as u16 | 0x40;
-        *to = if from.is_nan() { quiet } else { rounded };
+        to.write(if from.is_nan() { quiet } else { rounded });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::bits::round_over;
 
     #[test]
     fn halves_are_rounded_as_the_crate_half_rounds_them() {
@@ -164,7 +165,7 @@ mod tests {
         ] {
             for threads in [Threads::One, Threads::All] {
                 let (mut bits, mut back) = (vec![0; all.len()], vec![0.0f32; all.len()]);
-                super::round(half, &all, &mut bits, threads);
+                round_over(half, &all, &mut bits, threads);
                 widen(half, &bits, &mut back, threads);
                 for (found, value) in back.iter().zip(&all) {
                     let expected = round(*value);

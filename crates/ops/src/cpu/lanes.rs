@@ -107,18 +107,22 @@ pub(crate) fn replace_and_sum<T: Real>(
     terms: impl Fn(T, T) -> (T, [T; 3]),
 ) -> [f64; 3] {
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {
-        let mut sums = [[T::of(0.0); LANES]; 3];
+        // Three arrays, because an array of them is not kept in registers.
+        let [mut first, mut second, mut third] = [[T::of(0.0); LANES]; 3];
         let ((chunks_a, rest_a), (chunks_b, rest_b)) = (block_a.as_chunks::<LANES>(), block_b.as_chunks_mut::<LANES>());
         for (chunk_a, chunk_b) in chunks_a.iter().zip(chunks_b) {
+            // Copies, because the compiler does not know that the chunks lie apart.
+            let (a, mut b) = (*chunk_a, *chunk_b);
             for lane in 0..LANES {
-                let (new, [one, two, three]) = terms(chunk_a[lane], chunk_b[lane]);
-                chunk_b[lane] = new;
-                sums[0][lane] += one;
-                sums[1][lane] += two;
-                sums[2][lane] += three;
+                let (new, [one, two, three]) = terms(a[lane], b[lane]);
+                b[lane] = new;
+                first[lane] += one;
+                second[lane] += two;
+                third[lane] += three;
             }
+            *chunk_b = b;
         }
-        for (total, sums) in totals.iter_mut().zip(&sums) {
+        for (total, sums) in totals.iter_mut().zip([first, second, third]) {
             *total += sums.iter().map(|lane| lane.wide()).sum::<f64>();
         }
         for (a, b) in rest_a.iter().zip(rest_b) {

@@ -11,6 +11,7 @@
 //! everything is float64 ([`real`]). Results do not depend on the number of threads: a plane is computed by one thread, and sums over
 //! planes are added in order.
 
+pub(crate) mod bits;
 pub(crate) mod factors;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
@@ -22,6 +23,7 @@ pub(crate) mod halves;
 #[cfg(target_arch = "x86_64")]
 mod inner_product;
 pub(crate) mod lanes;
+pub(crate) mod making;
 mod matrix;
 pub(crate) mod peak;
 pub(crate) mod real;

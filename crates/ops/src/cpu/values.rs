@@ -15,17 +15,18 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use rayon::prelude::*;
 
+use super::bits::{Bits, Lines};
 use super::factors::Part;
 use super::gemm::{Matrix, Threads};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
-use super::halves::{Half, round, widen, with_buffer};
+use super::halves::{Half, widen, with_buffer};
 use super::lanes::BLOCK;
 use super::real::Real;
 
 /// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
 /// piece.
-const PIECE: usize = 2 * BLOCK;
+pub(super) const PIECE: usize = 2 * BLOCK;
 
 /// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
 pub(crate) enum Values<T> {
@@ -258,20 +259,12 @@ impl<'a, T: Stored> Source<'a, T> {
             other.pieces(&mut |from, two| work(at + from, &one[from..from + two.len()], two));
         });
     }
-
-    /// So many elements of the same format for a result; zeros.
-    pub(crate) fn zeros(self, count: usize) -> Elements<T> {
-        match self {
-            Self::Same(_) => Elements::Same(vec![T::of(0.0); count]),
-            Self::Halves(half, _) => Elements::Halves(half, vec![0; count]),
-        }
-    }
 }
 
 /// Elements to write: of the type that they are computed in, or of a half format.
 pub(crate) enum Target<'a, T> {
     Same(&'a mut [T]),
-    Halves(Half, &'a mut [u16]),
+    Halves(Bits<'a>),
 }
 
 /// What elements must be before they are written.
@@ -290,7 +283,15 @@ impl<'a, T: Stored> Target<'a, T> {
     pub(crate) fn chunks(self, size: usize) -> Vec<Self> {
         match self {
             Self::Same(values) => values.chunks_mut(size).map(Self::Same).collect(),
-            Self::Halves(half, bits) => bits.chunks_mut(size).map(|bits| Self::Halves(half, bits)).collect(),
+            Self::Halves(bits) => bits.chunks(size).into_iter().map(Self::Halves).collect(),
+        }
+    }
+
+    /// The same elements, for as long as they are borrowed.
+    pub(crate) fn again(&mut self) -> Target<'_, T> {
+        match self {
+            Self::Same(values) => Target::Same(values),
+            Self::Halves(bits) => Target::Halves(bits.again()),
         }
     }
 
@@ -311,13 +312,13 @@ impl<'a, T: Stored> Target<'a, T> {
     pub(crate) fn open<'b>(&'b mut self, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
         match self {
             Self::Same(values) => values,
-            Self::Halves(half, bits) => {
+            Self::Halves(bits) => {
                 if before == Before::Zeros {
                     buffer.clear();
                 }
                 buffer.resize(bits.len(), T::of(0.0));
                 if before == Before::Kept {
-                    T::widen(*half, bits, buffer);
+                    bits.widen(buffer, Threads::One);
                 }
                 buffer
             }
@@ -326,8 +327,8 @@ impl<'a, T: Stored> Target<'a, T> {
 
     /// Ends what [`Target::open`] began.
     pub(crate) fn close(&mut self, buffer: &[T], threads: Threads) {
-        if let Self::Halves(half, bits) = self {
-            round(*half, buffer, bits, threads);
+        if let Self::Halves(bits) = self {
+            bits.round(buffer, threads);
         }
     }
 
@@ -344,15 +345,11 @@ impl<'a, T: Stored> Target<'a, T> {
         let count = columns.len();
         match self {
             Self::Same(values) => work(&mut values[columns.start..], stride),
-            Self::Halves(half, bits) => {
+            Self::Halves(bits) => {
                 buffer.resize(bits.len() / stride * count, T::of(0.0));
                 work(buffer, count);
-                let half = *half;
-                let row = |(values, bits): (&[T], &mut [u16])| T::round(half, values, &mut bits[columns.clone()]);
-                match threads {
-                    Threads::One => buffer.chunks_exact(count).zip(bits.chunks_exact_mut(stride)).for_each(row),
-                    Threads::All => buffer.par_chunks_exact(count).zip(bits.par_chunks_exact_mut(stride)).for_each(row),
-                }
+                let made = Lines { values: buffer, of_row: count, of_line: count, width: count };
+                bits.round_columns(stride, columns, &made, threads);
             }
         }
     }
@@ -360,19 +357,18 @@ impl<'a, T: Stored> Target<'a, T> {
     /// Lets `work` write pieces of the elements, in order, with the number of elements before each. There is one piece if nothing has to
     /// be rounded; otherwise a piece is anything before it is written.
     pub(crate) fn in_pieces(self, mut work: impl FnMut(usize, &mut [T])) {
-        self.pieces(&mut work);
+        self.pieces(Before::Anything, &mut work);
     }
 
-    fn pieces(self, work: &mut dyn FnMut(usize, &mut [T])) {
+    /// The same for pieces that are what they are before they are written.
+    pub(crate) fn replace(self, mut work: impl FnMut(usize, &mut [T])) {
+        self.pieces(Before::Kept, &mut work);
+    }
+
+    fn pieces(self, before: Before, work: &mut dyn FnMut(usize, &mut [T])) {
         match self {
             Self::Same(values) => work(0, values),
-            Self::Halves(half, bits) => with_buffer(PIECE.min(bits.len()), |buffer| {
-                for (number, bits) in bits.chunks_mut(PIECE).enumerate() {
-                    let piece = &mut buffer[..bits.len()];
-                    work(number * PIECE, piece);
-                    T::round(half, piece, bits);
-                }
-            }),
+            Self::Halves(bits) => bits.in_pieces(before, work),
         }
     }
 }
@@ -413,7 +409,7 @@ impl<T: Stored> Elements<T> {
     pub(crate) fn target(&mut self) -> Target<'_, T> {
         match self {
             Self::Same(values) => Target::Same(values),
-            Self::Halves(half, bits) => Target::Halves(*half, bits),
+            Self::Halves(half, bits) => Target::Halves(Bits::written(*half, bits)),
         }
     }
 }

@@ -17,9 +17,10 @@ use crate::activation::Activation;
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry};
 use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
+use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
-use crate::cpu::values::{Stored, computed_in, dims, tensor, values};
+use crate::cpu::values::{Before, Elements, Stored, computed_in, dims, tensor, values};
 use crate::deferred::cpu::normalisation::NormAct;
 use crate::deferred::cpu::reading::normalise;
 
@@ -130,7 +131,7 @@ struct Band<'a, T> {
     rows: Range<usize>,
     /// The channels of the middle that it is computed from.
     channels: Range<usize>,
-    planes: Vec<&'a mut [T]>,
+    planes: Vec<Part<'a, T>>,
 }
 
 /// Buffers that a thread reuses for all its bands.
@@ -148,30 +149,31 @@ struct Scratch<T> {
     product: Vec<T>,
 }
 
-impl<T: Real> Kernel<'_, T> {
-    fn forward(&self) -> Vec<T> {
+impl<T: Stored> Kernel<'_, T> {
+    fn forward(&self) -> Elements<T> {
         let Geometry { batch, .. } = self.shape.depthwise;
-        let mut y = vec![T::of(0.0); batch * self.shape.made() * self.shape.depthwise.out_plane()];
+        let mut y = Making::wide(batch * self.shape.made() * self.shape.depthwise.out_plane());
         bands(&self.shape, &mut y).into_par_iter().for_each_init(Scratch::default, |scratch, band| {
             match &self.project {
                 Some(project) => self.projected(project, band, scratch),
                 None => self.convolved(band, scratch),
             }
         });
-        y
+        y.made()
     }
 
     /// Computes a band of the middle.
-    fn convolved(&self, mut band: Band<'_, T>, scratch: &mut Scratch<T>) {
+    fn convolved(&self, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
-        let first = band.channels.start;
+        let mut planes = band.planes.into_iter();
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, _| {
-            read.depthwise.forward(channel, x, self.filters, band.planes[channel - first], buffer);
+            let Some(plane) = planes.next() else { return };
+            write(plane, |plane| read.depthwise.forward(channel, x, self.filters, plane, buffer));
         });
     }
 
     /// Computes a band of the projection.
-    fn projected(&self, project: &Projection<'_, T>, mut band: Band<'_, T>, scratch: &mut Scratch<T>) {
+    fn projected(&self, project: &Projection<'_, T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let (channels, pixels) = (band.channels.len(), read.depthwise.out_plane());
         let (mut middle, mut product) = (std::mem::take(&mut scratch.middle), std::mem::take(&mut scratch.product));
@@ -185,8 +187,8 @@ impl<T: Real> Kernel<'_, T> {
         let filters = Matrix::of(project.filters, self.shape.output, channels);
         let columns = Matrix::of(&middle, channels, pixels);
         multiply(&mut product, pixels, Mode::Replace, filters, columns, Threads::One);
-        for (plane, product) in band.planes.iter_mut().zip(product.chunks_exact(pixels)) {
-            plane.copy_from_slice(product);
+        for (plane, product) in band.planes.into_iter().zip(product.chunks_exact(pixels)) {
+            write(plane, |plane| plane.copy_from_slice(product));
         }
         (scratch.middle, scratch.product) = (middle, product);
     }
@@ -227,9 +229,14 @@ impl<T: Real> Kernel<'_, T> {
     }
 }
 
+/// Lets `work` write a part of the output.
+fn write<T: Stored>(part: Part<'_, T>, work: impl FnOnce(&mut [T])) {
+    part.begin(Threads::One).write(&mut Vec::new(), Before::Anything, Threads::One, work);
+}
+
 /// Divides an output into bands, sample by sample. Bands of the middle are of as many channels as are expanded at a time, those of a
 /// projection come from all channels.
-fn bands<'a, T>(shape: &Shape, y: &'a mut [T]) -> Vec<Band<'a, T>> {
+fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>) -> Vec<Band<'a, T>> {
     let Geometry { channels, out: [height, width], .. } = shape.depthwise;
     let each = shape.band_rows(rayon::current_num_threads());
     let (from, planes) = match shape.output {
@@ -237,16 +244,16 @@ fn bands<'a, T>(shape: &Shape, y: &'a mut [T]) -> Vec<Band<'a, T>> {
         output => (channels, output),
     };
     let mut all = Vec::new();
-    for (sample, y) in y.chunks_exact_mut((shape.made() * height * width).max(1)).enumerate() {
+    for (sample, y) in y.parts((shape.made() * height * width).max(1)).into_iter().enumerate() {
         let first = all.len();
         for start in (0..height).step_by(each) {
             let rows = start..(start + each).min(height);
             let groups = (0..channels).step_by(from).map(|start| start..(start + from).min(channels));
             all.extend(groups.map(|channels| Band { sample, rows: rows.clone(), channels, planes: Vec::new() }));
         }
-        for (number, plane) in y.chunks_exact_mut(height * width).enumerate() {
+        for (number, plane) in y.parts(height * width).into_iter().enumerate() {
             let of_group = all[first + number / planes..].iter_mut().step_by(channels.div_ceil(from));
-            of_group.zip(plane.chunks_mut(each * width)).for_each(|(band, rows)| band.planes.push(rows));
+            of_group.zip(plane.parts(each * width)).for_each(|(band, rows)| band.planes.push(rows));
         }
     }
     all

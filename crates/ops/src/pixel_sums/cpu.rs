@@ -10,9 +10,10 @@ use rayon::prelude::*;
 use super::{PIXEL_SUMS, PixelSums, PixelSumsGradient};
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
+use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
-use crate::cpu::values::{Before, Elements, Source, Stored, Target, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 
 /// Pixels that a thread takes at a time: a few classes of them stay in its cache.
 const PIECE: usize = 1 << 11;
@@ -87,13 +88,12 @@ fn forward<T: Stored>(x: Source<'_, T>, truth: &[u8], shape: Shape) -> Vec<f64> 
 /// The gradient of the logits.
 fn backward<T: Stored>(x: Source<'_, T>, truth: &[u8], gradient: &[T], shape: Shape) -> Elements<T> {
     let Shape { images, classes, pixels } = shape;
-    let mut dx = x.zeros(images * classes * pixels);
+    let mut dx = Making::like(x, images * classes * pixels);
     // The planes of each piece.
-    let mut pieces: Vec<Vec<Target<'_, T>>> =
-        (0..images * shape.pieces()).map(|_| Vec::with_capacity(classes)).collect();
-    for (plane, target) in dx.target().chunks(pixels.max(1)).into_iter().enumerate() {
+    let mut pieces: Vec<Vec<Part<'_, T>>> = (0..images * shape.pieces()).map(|_| Vec::with_capacity(classes)).collect();
+    for (plane, part) in dx.parts(pixels.max(1)).into_iter().enumerate() {
         let of_image = &mut pieces[plane / classes * shape.pieces()..];
-        of_image.iter_mut().zip(target.chunks(PIECE)).for_each(|(planes, part)| planes.push(part));
+        of_image.iter_mut().zip(part.parts(PIECE)).for_each(|(planes, part)| planes.push(part));
     }
     pieces.into_par_iter().enumerate().for_each_init(
         || (Softmax::default(), Vec::new()),
@@ -102,12 +102,12 @@ fn backward<T: Stored>(x: Source<'_, T>, truth: &[u8], gradient: &[T], shape: Sh
             softmax.read(x.chunk(image, classes * pixels), shape, range.clone());
             let gradient = &gradient[image * PIXEL_SUMS * classes..][..PIXEL_SUMS * classes];
             softmax.weigh(&truth[image * pixels..][range], gradient, classes);
-            for (class, mut plane) in planes.into_iter().enumerate() {
-                plane.write(made, Before::Anything, Threads::One, |dx| softmax.gradient(class, dx));
+            for (class, plane) in planes.into_iter().enumerate() {
+                plane.begin(Threads::One).write(made, Before::Anything, Threads::One, |dx| softmax.gradient(class, dx));
             }
         },
     );
-    dx
+    dx.made()
 }
 
 /// The softmax of a piece of an image's pixels.

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use super::{Axis, Interpolation, Place, Resize, ResizeGradient};
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{interleave, vectorised};
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor};
@@ -64,15 +65,16 @@ impl Places {
 fn forward<T: Stored>(x: Source<'_, T>, places: &Places) -> Elements<T> {
     let [height, width] = places.input;
     let pixels = places.rows.len() * places.columns.len();
-    let mut y = x.zeros(x.len() / (height * width) * pixels);
-    y.target().chunks(pixels).into_par_iter().enumerate().for_each_init(
+    let mut y = Making::like(x, x.len() / (height * width) * pixels);
+    y.parts(pixels).into_par_iter().enumerate().for_each_init(
         || (vec![T::of(0.0); width], Vec::new(), Vec::new()),
-        |(mixed, wide, made), (index, mut y)| {
+        |(mixed, wide, made), (index, y)| {
+            let mut y = y.begin(Threads::One);
             let x = x.chunk(index, height * width).read(wide, Threads::One);
             y.write(made, Before::Anything, Threads::One, |y| forward_plane(x, places, mixed, y));
         },
     );
-    y
+    y.made()
 }
 
 fn forward_plane<T: Real>(x: &[T], places: &Places, mixed: &mut [T], y: &mut [T]) {
@@ -131,15 +133,16 @@ fn spread<T: Real>(row: &[T], places: &Places, y: &mut [T]) {
 fn backward<T: Stored>(dy: Source<'_, T>, places: &Places) -> Elements<T> {
     let [height, width] = places.input;
     let pixels = places.rows.len() * places.columns.len();
-    let mut dx = dy.zeros(dy.len() / pixels * (height * width));
-    dx.target().chunks(height * width).into_par_iter().enumerate().for_each_init(
+    let mut dx = Making::like(dy, dy.len() / pixels * (height * width));
+    dx.parts(height * width).into_par_iter().enumerate().for_each_init(
         || (vec![T::of(0.0); width], Vec::new(), Vec::new()),
-        |(gathered, wide, made), (index, mut dx)| {
+        |(gathered, wide, made), (index, dx)| {
+            let mut dx = dx.begin(Threads::One);
             let dy = dy.chunk(index, pixels).read(wide, Threads::One);
             dx.write(made, Before::Zeros, Threads::One, |dx| backward_plane(dy, places, gathered, dx));
         },
     );
-    dx
+    dx.made()
 }
 
 /// Adds the gradients of a plane to `dx`.

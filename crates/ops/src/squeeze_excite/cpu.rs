@@ -7,7 +7,9 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::{OfMultiply, SqueezeExcite, SqueezeExciteGradients, Wanted};
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{sum, sum_pairs, vectorised};
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
 use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
@@ -84,8 +86,9 @@ fn global_average_pool<T: Stored>(x: Source<'_, T>, plane: usize) -> Vec<T> {
 
 /// Each plane times its factor.
 fn channel_multiply<T: Stored>(x: Source<'_, T>, gate: &[T], plane: usize) -> Elements<T> {
-    let mut y = x.zeros(x.len());
-    y.target().chunks(plane).into_par_iter().zip(gate).enumerate().for_each(|(index, (y, gate))| {
+    let mut y = Making::like(x, x.len());
+    y.parts(plane).into_par_iter().zip(gate).enumerate().for_each(|(index, (y, gate))| {
+        let y = y.begin(Threads::One);
         let x = x.chunk(index, plane);
         y.in_pieces(|at, y| {
             x.part(at..at + y.len()).in_pieces(|from, x| {
@@ -100,7 +103,7 @@ fn channel_multiply<T: Stored>(x: Source<'_, T>, gate: &[T], plane: usize) -> El
             });
         });
     });
-    y
+    y.made()
 }
 
 /// The gradient of the factors: the sum over each plane of the map times the gradient of the output.

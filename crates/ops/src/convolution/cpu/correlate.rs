@@ -3,6 +3,14 @@
 //! A plane is padded with zeros before it is read, so the loops have no conditions. They go over vector registers of neighbouring
 //! pixels and keep the sums of several rows in registers, so each tap's factor is broadcast once for all of them. Registers are
 //! explicit (`pulp`), because the compiler did not vectorise loops over arrays of lanes here.
+//!
+//! # Why the unsafe code is sound
+//!
+//! A pixel is read for each multiplication, and asking each time whether it lies in its slice took longer than multiplying. So
+//! [`Rows::assert_inside`] asks once: the last pixel that any tap meets lies in the slice with [`SLACK`] more behind the first of its
+//! register, and no register has more lanes than that. All other reads begin before it, as rows, columns and offsets are not negative.
+
+#![allow(unsafe_code)]
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -29,6 +37,30 @@ pub(crate) struct Rows {
     pub(crate) pitch: usize,
 }
 
+impl Rows {
+    /// Asserts that all registers of pixels lie in a slice that are read at these offsets from each pixel of `rows` rows of `columns`.
+    fn assert_inside<T>(self, from: &[T], offsets: impl Iterator<Item = usize>, [rows, columns]: [usize; 2]) {
+        let (Some(row), Some(column), Some(offset)) = (rows.checked_sub(1), columns.checked_sub(1), offsets.max())
+        else {
+            return;
+        };
+        let last = row.checked_mul(self.pitch).and_then(|at| at.checked_add(self.first + column));
+        let end = last.and_then(|at| at.checked_add(offset)).and_then(|at| at.checked_add(SLACK));
+        assert!(end.is_some_and(|end| end <= from.len()), "the pixels under all taps lie in the slice");
+    }
+}
+
+/// A register of the pixels from a place on.
+///
+/// # Safety
+/// [`SLACK`] pixels from there on lie in the slice.
+#[inline(always)]
+unsafe fn read<T: Real, S: Simd>(simd: S, from: &[T], at: usize) -> T::Register<S> {
+    debug_assert!(T::lanes::<S>() <= SLACK);
+    // SAFETY: a register has no more lanes than that.
+    T::load(simd, unsafe { from.get_unchecked(at..at + T::lanes::<S>()) })
+}
+
 /// For each pixel of `rows` rows of `columns`, writes to `to` the sum over the taps of factor times the pixel of `from` at the tap's
 /// offset from the same position.
 ///
@@ -40,9 +72,11 @@ pub(crate) fn correlate<T: Real>(
     (to, target): (&mut [T], Rows),
     [rows, columns]: [usize; 2],
 ) {
+    source.assert_inside(from, taps.iter().map(|tap| tap.offset), [rows, columns]);
     Arch::new().dispatch(Correlate { taps, from, source, to, target, rows, columns });
 }
 
+/// The pixels under all taps lie in `from` ([`Rows::assert_inside`]).
 struct Correlate<'a, T> {
     taps: &'a [Tap<T>],
     from: &'a [T],
@@ -79,7 +113,8 @@ impl<T: Real> Correlate<'_, T> {
             for tap in taps {
                 let (factor, at) = (tap.factor.splat(simd), first + tap.offset);
                 for (index, sum) in sums.iter_mut().enumerate() {
-                    let pixels = T::load(simd, &from[at + index * source.pitch..]);
+                    // SAFETY: a pixel under a tap; see the module.
+                    let pixels = unsafe { read(simd, from, at + index * source.pitch) };
                     *sum = T::mul_add(simd, factor, pixels, *sum);
                 }
             }
@@ -103,9 +138,11 @@ pub(crate) fn products<T: Real, const N: usize>(
     dy: &[T],
     [rows, columns]: [usize; 2],
 ) -> [f64; N] {
+    source.assert_inside(from, offsets.into_iter(), [rows, columns]);
     Arch::new().dispatch(Products { offsets, from, source, dy, rows, columns })
 }
 
+/// The pixels at all offsets lie in `from` ([`Rows::assert_inside`]).
 struct Products<'a, T, const N: usize> {
     offsets: [usize; N],
     from: &'a [T],
@@ -131,7 +168,8 @@ impl<T: Real, const N: usize> WithSimd for Products<'_, T, N> {
                     let whole = dy.len() == T::lanes::<S>();
                     let dy = if whole { T::load(simd, dy) } else { T::load_part(simd, dy) };
                     for (sum, offset) in sums.iter_mut().zip(&offsets) {
-                        let pixels = T::load(simd, &from[first + start + offset..]);
+                        // SAFETY: a pixel at an offset; see the module.
+                        let pixels = unsafe { read(simd, from, first + start + offset) };
                         *sum = T::mul_add(simd, dy, pixels, *sum);
                     }
                 }

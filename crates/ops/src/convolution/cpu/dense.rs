@@ -19,6 +19,7 @@ use super::winograd;
 use crate::cpu::factors::{self, Part};
 use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::lanes::vectorised;
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, Target};
@@ -228,13 +229,13 @@ impl Dense {
 /// The output for a map `[batch, input, height, width]` and weights `[output, input, k, k]`.
 pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = x.zeros(shape.batch * of_sample);
+    let mut y = Making::like(x, shape.batch * of_sample);
     let filters = Filters::new(shape, weight, x.multiplies_halves());
-    let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
-    over_samples(shape.threads(), samples, |(sample, y)| {
-        shape.forward(x.chunk(sample, shape.in_sample()), &filters, y);
+    let (threads, samples) = (shape.threads(), y.parts(of_sample).into_iter().enumerate().collect());
+    over_samples(threads, samples, |(sample, y)| {
+        shape.forward(x.chunk(sample, shape.in_sample()), &filters, y.begin(threads));
     });
-    y
+    y.made()
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.

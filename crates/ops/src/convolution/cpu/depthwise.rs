@@ -12,6 +12,7 @@ use super::correlate::{Rows, SLACK, Tap, correlate, products};
 use crate::convolution::Places;
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{deal, interleave};
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored};
 
@@ -267,24 +268,26 @@ fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64
 
 /// The output for a map `[batch, channels, height, width]` and weights `[channels, 1, kernel, kernel]`.
 pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
-    let mut y = x.zeros(geometry.batch * geometry.channels * geometry.out_plane());
-    let planes = y.target().chunks(geometry.out_plane()).into_par_iter().enumerate();
-    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, mut y)| {
+    let mut y = Making::like(x, geometry.batch * geometry.channels * geometry.out_plane());
+    let planes = y.parts(geometry.out_plane()).into_par_iter().enumerate();
+    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, y)| {
+        let mut y = y.begin(Threads::One);
         let x = x.chunk(index, geometry.in_plane()).read(wide, Threads::One);
         y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, x, weight, y, scratch));
     });
-    y
+    y.made()
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
 pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
-    let mut dx = dy.zeros(geometry.batch * geometry.channels * geometry.in_plane());
-    let planes = dx.target().chunks(geometry.in_plane()).into_par_iter().enumerate();
-    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, mut dx)| {
+    let mut dx = Making::like(dy, geometry.batch * geometry.channels * geometry.in_plane());
+    let planes = dx.parts(geometry.in_plane()).into_par_iter().enumerate();
+    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, dx)| {
+        let mut dx = dx.begin(Threads::One);
         let dy = dy.chunk(index, geometry.out_plane()).read(wide, Threads::One);
         dx.write(made, Before::Anything, Threads::One, |dx| geometry.backward_input(index, dy, weight, dx, scratch));
     });
-    dx
+    dx.made()
 }
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.

@@ -10,6 +10,7 @@ use super::shape::Dense;
 use crate::cpu::factors;
 use crate::cpu::gemm::{Matrix, Mode};
 use crate::cpu::gemm_bf16::Left;
+use crate::cpu::making::Making;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The way the gradient is computed, with filters prepared for all samples.
@@ -98,11 +99,11 @@ impl Dense {
 
 /// The gradient of the input for the gradient `dy` of the output.
 pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
-    let mut dx = dy.zeros(shape.batch * shape.in_sample());
+    let mut dx = Making::like(dy, shape.batch * shape.in_sample());
     let gradient = InputGradient::new(shape, weight, dy.multiplies_halves());
-    let samples = dx.target().chunks(shape.in_sample()).into_iter().enumerate().collect();
-    over_samples(shape.threads(), samples, |(sample, dx)| {
-        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx);
+    let (threads, samples) = (shape.threads(), dx.parts(shape.in_sample()).into_iter().enumerate().collect());
+    over_samples(threads, samples, |(sample, dx)| {
+        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx.begin(threads));
     });
-    dx
+    dx.made()
 }

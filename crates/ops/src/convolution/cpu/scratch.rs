@@ -1,6 +1,8 @@
 //! Temporary memory of the CPU's convolutions, for the memory planner. It is computed from the same constants that the convolutions
 //! use.
 
+use burn::tensor::DType;
+
 use super::dense;
 use super::filters;
 use super::shape::Dense;
@@ -9,7 +11,7 @@ use super::winograd;
 use crate::cpu::gemm_bf16::{self, Left};
 
 /// A dense convolution on the CPU. Of maps of a half format it widens pieces to float32. Where the processor multiplies numbers of bf16,
-/// maps of bf16 are multiplied as they are stored, and filters are packed for that: what is said of half formats is the larger of both.
+/// maps of bf16 are multiplied as they are stored, and filters are packed for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConvScratch {
     /// Samples of the batch.
@@ -28,49 +30,52 @@ pub struct ConvScratch {
     pub before: [usize; 2],
     /// Threads that the convolution runs on.
     pub threads: usize,
-    /// Whether maps are of a half format.
-    pub halves: bool,
+    /// The format of maps.
+    pub format: DType,
 }
 
 impl ConvScratch {
     /// Bytes that are held while the output of a whole map is computed.
     pub fn forward(&self) -> usize {
-        self.most(Way::forward)
+        self.way().forward()
     }
 
     /// Bytes that are held while the output is computed by a convolution that normalises its input while reading it.
     pub fn forward_of_reading(&self) -> usize {
-        self.most(Way::forward_of_reading)
+        self.way().forward_of_reading()
     }
 
     /// Bytes that are held while the gradient of the weight is computed: a part for each sample that is computed at a time, their
     /// sum, and the buffers of each.
     pub fn weight_gradient(&self) -> usize {
-        self.most(Way::weight_gradient)
+        self.way().weight_gradient()
     }
 
     /// Bytes that are held while the gradient of the input is computed.
     pub fn input_gradient(&self) -> usize {
-        self.most(Way::input_gradient)
+        self.way().input_gradient()
     }
 
     /// Bytes that are held while both gradients are computed of a convolution that normalises its input while reading it, beside the
     /// gradient of the normalised map.
     pub fn gradients_of_reading(&self) -> usize {
-        self.most(Way::gradients_of_reading)
+        self.way().gradients_of_reading()
     }
 
-    /// The most bytes of all ways in which this convolution may be computed.
-    fn most(&self, bytes: fn(&Way) -> usize) -> usize {
-        let way = |halved: bool| {
-            let Self { batch, input, output, kernel, stride, dilation, before, threads, halves } = *self;
-            let ([input, height, width], [output, rows, columns]) = (input, output);
-            let out = [rows, columns];
-            let shape = Dense { batch, input, output, height, width, kernel, stride, dilation, before, out };
-            Way { shape, threads, halves, halved }
-        };
-        let wide = bytes(&way(false));
-        if self.halves && gemm_bf16::available() { wide.max(bytes(&way(true))) } else { wide }
+    /// Whether the gradient of a normalised map, which needs sums over all samples, waits for them in float32 though the map is of a half
+    /// format. Where maps are multiplied as they are stored, it waits in their format.
+    pub fn waits_in_float32(&self) -> bool {
+        self.way().widens()
+    }
+
+    /// The way in which this convolution is computed.
+    fn way(&self) -> Way {
+        let Self { batch, input, output, kernel, stride, dilation, before, threads, format } = *self;
+        let ([input, height, width], [output, rows, columns]) = (input, output);
+        let out = [rows, columns];
+        let shape = Dense { batch, input, output, height, width, kernel, stride, dilation, before, out };
+        let halved = format == DType::BF16 && gemm_bf16::available();
+        Way { shape, threads, halves: format.size() < size_of::<f32>(), halved }
     }
 }
 
@@ -133,8 +138,15 @@ impl Way {
             (Some(turned), _) if !winograd::serves(&turned, self.halved) => turned.in_sample() + self.written(shape),
             _ => self.written(shape),
         };
+        // The gradient of the normalised map before it is rounded.
+        let made = match (shape.turned(), shape.pointwise()) {
+            _ if !self.halved => 0,
+            (_, true) => shape.input * shape.piece(),
+            (Some(turned), _) => self.written(&turned),
+            (None, _) => shape.in_sample(),
+        };
         let packed = self.packed_gradient(shape) + self.packed_turned(shape);
-        bytes(self.at_once() * (read + widened) + self.sums(shape) + self.turned_filters()) + packed
+        bytes(self.at_once() * (read + widened + made) + self.sums(shape) + self.turned_filters()) + packed
     }
 
     /// Whether maps are widened before they are multiplied.
@@ -249,18 +261,19 @@ mod tests {
             dilation: 1,
             before: [0; 2],
             threads: 2,
-            halves: false,
+            format: DType::F32,
         };
-        let half = ConvScratch { halves: true, ..single };
+        let half = ConvScratch { format: DType::BF16, ..single };
         let packed = |rows, inner| if gemm_bf16::available() { Left::bytes(rows, inner) } else { 0 };
         // All pixels of a plane in float32, of input and output.
         let pieces = (96 + 160) * 49 * size_of::<f32>();
         assert_eq!([single.forward(), single.input_gradient()], [0; 2]);
         assert_eq!(half.forward(), pieces + packed(160, 96));
         assert_eq!(half.input_gradient(), pieces + packed(96, 160));
-        // Columns take more than Winograd's transforms do, or less; both ways are possible.
+        // Columns of bf16; the transforms of a map of float16 are those of float32, and what is widened comes on top.
         let square = ConvScratch { kernel: 3, before: [1; 2], ..half };
-        assert!(square.forward() >= ConvScratch { halves: false, ..square }.forward());
+        let of = |format| ConvScratch { format, ..square }.forward();
+        assert!(of(DType::F16) >= of(DType::F32));
         assert!(square.forward() > packed(160, 9 * 96));
     }
 }

@@ -10,6 +10,7 @@ use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
 use super::shape::Dense;
+use crate::cpu::bits::{Lines, round_over};
 use crate::cpu::gemm::{Matrix, RowsAt, Threads, as_singles_mut};
 use crate::cpu::gemm_bf16::{self, Left};
 use crate::cpu::halves::{Half, Stored};
@@ -33,7 +34,7 @@ pub(super) struct Strips<'a> {
 }
 
 /// Rows of a map that become a strip.
-struct Lines<'a, T> {
+struct Rows<'a, T> {
     map: Source<'a, T>,
     height: usize,
     width: usize,
@@ -108,7 +109,7 @@ impl<'a> Strips<'a> {
         let &Dense { height, width, before: [above, before], .. } = self.shape;
         let first = first as isize - above as isize;
         let [count, of_channel] = [rows, self.rows].map(|rows| rows + self.reach);
-        Lines { map, height, width, before, first, count, of_channel }.fill(self.width(), strip, threads);
+        Rows { map, height, width, before, first, count, of_channel }.fill(self.width(), strip, threads);
     }
 
     /// Computes the output of one sample.
@@ -130,23 +131,19 @@ impl<'a> Strips<'a> {
     fn write<T: Stored>(&self, made: &[T], first: usize, rows: usize, y: &mut Target<'_, T>, threads: Threads) {
         let (plane, width) = (self.shape.out_plane(), self.shape.out[1]);
         let of_plane = self.rows * self.width();
-        let lines = |made: &[T], write: &mut dyn FnMut(usize, &[T])| {
-            for (row, made) in made.chunks_exact(self.width()).take(rows).enumerate() {
-                write((first + row) * width, &made[..width]);
-            }
-        };
         match y {
             Target::Same(values) => {
                 let one = |(made, plane): (&[T], &mut [T])| {
-                    lines(made, &mut |at, made| plane[at..at + width].copy_from_slice(made));
+                    let lines = plane[first * width..].chunks_exact_mut(width).take(rows);
+                    lines
+                        .zip(made.chunks_exact(self.width()))
+                        .for_each(|(to, made)| to.copy_from_slice(&made[..width]));
                 };
                 each_of(made.par_chunks_exact(of_plane).zip(values.par_chunks_exact_mut(plane)), one, threads);
             }
-            Target::Halves(half, bits) => {
-                let one = |(made, plane): (&[T], &mut [u16])| {
-                    lines(made, &mut |at, made| T::round(*half, made, &mut plane[at..at + width]));
-                };
-                each_of(made.par_chunks_exact(of_plane).zip(bits.par_chunks_exact_mut(plane)), one, threads);
+            Target::Halves(bits) => {
+                let made = Lines { values: made, of_row: of_plane, of_line: self.width(), width };
+                bits.round_columns(plane, first * width..(first + rows) * width, &made, threads);
             }
         }
     }
@@ -160,7 +157,7 @@ impl<'a> Strips<'a> {
         self.each(|first, rows| {
             self.fill(x, first, rows, &mut of_input, threads);
             let lines =
-                Lines { map: dy, height, width, before: 0, first: first as isize, count: rows, of_channel: self.rows };
+                Rows { map: dy, height, width, before: 0, first: first as isize, count: rows, of_channel: self.rows };
             lines.fill(self.width(), &mut of_output, threads);
             let columns = self.pixels(rows);
             let left = Matrix::of_rows(of_output.reinterpret_cast::<bf16>(), shape.output, columns, stride);
@@ -170,7 +167,7 @@ impl<'a> Strips<'a> {
     }
 }
 
-impl<T: Stored> Lines<'_, T> {
+impl<T: Stored> Rows<'_, T> {
     /// Fills a strip whose rows have `width` numbers.
     fn fill(&self, width: usize, strip: &mut Vec<u16>, threads: Threads) {
         let of_channel = self.of_channel * width;
@@ -189,7 +186,7 @@ impl<T: Stored> Lines<'_, T> {
                 before.fill(0);
                 after.fill(0);
                 match map.part(line * self.width..line * self.width + copied) {
-                    Source::Same(values) => T::round(Half::Bf16, values, to),
+                    Source::Same(values) => round_over(Half::Bf16, values, to, Threads::One),
                     Source::Halves(_, bits) => to.copy_from_slice(bits),
                 }
             }

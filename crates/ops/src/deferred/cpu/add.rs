@@ -5,7 +5,9 @@ use rayon::prelude::*;
 use super::reading::Reading;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Elements, Source, Stored};
 
@@ -16,8 +18,9 @@ pub(crate) fn forward<T: Stored>(
     activation: Activation,
 ) -> Elements<T> {
     let plane = branch.plane();
-    let mut y = branch.x.zeros(branch.x.len());
-    y.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, y)| {
+    let mut y = Making::like(branch.x, branch.x.len());
+    y.parts(plane).into_par_iter().enumerate().for_each(|(index, y)| {
+        let y = y.begin(Threads::One);
         let shortcut = shortcut.chunk(index, plane);
         y.in_pieces(|at, y| {
             branch.fill(index, at, y);
@@ -26,7 +29,7 @@ pub(crate) fn forward<T: Stored>(
             });
         });
     });
-    y
+    y.made()
 }
 
 struct Add<'a, T> {
@@ -52,8 +55,9 @@ impl<T: Real> ForActivation for Add<'_, T> {
 /// The gradient of a sum that a ReLU follows, from the output `y` and its gradient.
 pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements<T> {
     const SHARE: usize = 1 << 15;
-    let mut sum = y.zeros(dy.len());
-    sum.target().chunks(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
+    let mut sum = Making::like(y, dy.len());
+    sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
+        let sum = sum.begin(Threads::One);
         sum.in_pieces(|at, sum| {
             let pixels = index * SHARE + at..index * SHARE + at + sum.len();
             y.part(pixels.clone()).in_pieces_with(dy.part(pixels), |from, y, dy| {
@@ -68,5 +72,5 @@ pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements
             });
         });
     });
-    sum
+    sum.made()
 }

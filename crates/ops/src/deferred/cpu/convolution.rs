@@ -21,6 +21,7 @@ use crate::convolution::cpu::shape::Dense;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::lanes::{sum, vectorised};
+use crate::cpu::making::Making;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
@@ -46,15 +47,16 @@ pub(crate) fn backward<T: Stored>(
 }
 
 fn depthwise_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
-    let mut y = reading.x.zeros(geometry.batch * geometry.channels * geometry.out_plane());
-    y.target().chunks(geometry.out_plane()).into_par_iter().enumerate().for_each_init(
+    let mut y = Making::like(reading.x, geometry.batch * geometry.channels * geometry.out_plane());
+    y.parts(geometry.out_plane()).into_par_iter().enumerate().for_each_init(
         || (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new()),
-        |(scratch, read, made), (index, mut y)| {
+        |(scratch, read, made), (index, y)| {
+            let mut y = y.begin(Threads::One);
             reading.fill(index, 0, read);
             y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, read, weight, y, scratch));
         },
     );
-    y
+    y.made()
 }
 
 fn depthwise_backward<T: Stored>(
@@ -63,7 +65,7 @@ fn depthwise_backward<T: Stored>(
     dy: Source<'_, T>,
     geometry: &Geometry,
 ) -> (Gradients<T>, Vec<T>) {
-    let dx = reading.x.zeros(reading.x.len());
+    let dx = Making::like(reading.x, reading.x.len());
     let (gradients, of_filters) = reading.by_channels(dx, Before::Anything, &|| {
         let (mut scratch, mut read, mut wide) = (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new());
         Box::new(move |index, dx| {
@@ -79,11 +81,12 @@ fn depthwise_backward<T: Stored>(
 
 fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
-    let mut y = reading.x.zeros(shape.batch * of_sample);
+    let mut y = Making::like(reading.x, shape.batch * of_sample);
     let threads = shape.threads();
     let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
-    let samples = y.target().chunks(of_sample).into_iter().enumerate().collect();
-    dense::over_samples(threads, samples, |(sample, mut y)| {
+    let samples = y.parts(of_sample).into_iter().enumerate().collect();
+    dense::over_samples(threads, samples, |(sample, y)| {
+        let mut y = y.begin(threads);
         let (mut read, mut made) = (Vec::new(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
             read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
@@ -102,10 +105,11 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
             shape.pieces(shape.piece()).for_each(multiplied);
         }
     });
-    y
+    y.made()
 }
 
-/// The gradient of the normalised values is float32 as a whole, because what follows needs sums over all samples.
+/// What follows the gradient of the normalised values needs sums over all samples, so it waits for them as a whole: in the format of the map
+/// where that is multiplied as it is stored, otherwise in float32.
 fn dense_backward<T: Stored>(
     reading: &Reading<'_, T>,
     weight: &[T],
@@ -113,34 +117,42 @@ fn dense_backward<T: Stored>(
     shape: &Dense,
 ) -> (Gradients<T>, Vec<T>) {
     let threads = shape.threads();
-    if reading.x.widens() {
-        reserve(reading.x.len(), T::DTYPE);
-    }
-    let mut dx = vec![T::of(0.0); reading.x.len()];
+    let mut dx = match dy.multiplies_halves() {
+        true => Making::like(reading.x, reading.x.len()),
+        false => {
+            if reading.x.widens() {
+                reserve(reading.x.len(), T::DTYPE);
+            }
+            Making::wide(reading.x.len())
+        }
+    };
     let mut sums = vec![Sums::default(); shape.batch * shape.input];
-    let samples = dx.chunks_exact_mut(shape.in_sample()).zip(sums.chunks_exact_mut(shape.input)).enumerate().collect();
+    let samples = dx.parts(shape.in_sample()).into_iter().zip(sums.chunks_exact_mut(shape.input)).enumerate().collect();
     let size = shape.output * shape.fan();
     let to_input = InputGradient::new(shape, weight, dy.multiplies_halves());
     let dw = dense::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
-        let (mut read, mut wide) = (Vec::new(), Vec::new());
+        let (mut read, mut wide, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let mut dx = dx.begin(threads);
         let dy = dy.chunk(sample, shape.output * shape.out_plane());
         let Some(filters) = to_input.factor().filter(|_| shape.pointwise()) else {
             let all = 0..reading.plane();
             read_piece(reading, sample, shape, all.clone(), threads, &mut read);
             shape.backward_weight(Source::Same(&read), dy, dw);
-            to_input.of_sample(dy, Target::Same(dx));
-            return absorb_piece(reading, sample, shape, all, threads, dx, sums);
+            to_input.of_sample(dy, dx.again());
+            return absorb_planes(reading, sample, dx, threads, sums);
         };
         for pixels in shape.pieces(shape.piece()) {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
             let of_output = dy.factor(reading.plane(), pixels.clone(), &mut wide, threads);
             let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
             of_output.add_product(dw, shape.input, columns.transposed(), threads);
-            filters.multiply(&mut dx[pixels.start..], reading.plane(), Mode::Replace, of_output, threads);
-            absorb_piece(reading, sample, shape, pixels, threads, dx, sums);
+            dx.write_columns(reading.plane(), pixels.clone(), &mut made, threads, |dx, stride| {
+                filters.multiply(dx, stride, Mode::Replace, of_output, threads);
+                absorb_piece(reading, sample, pixels, (dx, stride), threads, sums);
+            });
         }
     });
-    (reading.finish(dx, &sums), dw)
+    (reading.finish(dx.made(), &sums), dw)
 }
 
 /// Normalises a range of pixels of all channels of a sample into `read`, `[channels, pixels]`.
@@ -162,23 +174,45 @@ fn read_piece<T: Stored>(
     }
 }
 
-/// [`Reading::absorb`] for a range of pixels of all channels of a sample, adding to the sums of each channel.
+/// [`Reading::absorb`] for a range of pixels of all channels of a sample, whose gradients begin so many places apart, adding to the sums of
+/// each channel.
 fn absorb_piece<T: Stored>(
     reading: &Reading<'_, T>,
     sample: usize,
-    shape: &Dense,
     pixels: Range<usize>,
+    (dx, stride): (&mut [T], usize),
     threads: Threads,
-    dx: &mut [T],
     sums: &mut [Sums],
 ) {
-    let plane = reading.plane();
+    let first = sample * sums.len();
     let absorb = |(channel, (dx, sums)): (usize, (&mut [T], &mut Sums))| {
-        *sums += reading.absorb(sample * shape.input + channel, pixels.start, &mut dx[pixels.clone()]);
+        *sums += reading.absorb(first + channel, pixels.start, &mut dx[..pixels.len()]);
     };
     match threads {
-        Threads::All => dx.par_chunks_exact_mut(plane).zip(sums).enumerate().for_each(absorb),
-        Threads::One => dx.chunks_exact_mut(plane).zip(sums).enumerate().for_each(absorb),
+        Threads::All => dx.par_chunks_mut(stride).zip(sums).enumerate().for_each(absorb),
+        Threads::One => dx.chunks_mut(stride).zip(sums).enumerate().for_each(absorb),
+    }
+}
+
+/// The same for all pixels of a sample.
+fn absorb_planes<T: Stored>(
+    reading: &Reading<'_, T>,
+    sample: usize,
+    dx: Target<'_, T>,
+    threads: Threads,
+    sums: &mut [Sums],
+) {
+    let first = sample * sums.len();
+    let absorb = |wide: &mut Vec<T>, (channel, (mut dx, sums)): (usize, (Target<'_, T>, &mut Sums))| {
+        *sums += dx.write(wide, Before::Kept, Threads::One, |dx| reading.absorb(first + channel, 0, dx));
+    };
+    let planes = dx.chunks(reading.plane());
+    match threads {
+        Threads::All => planes.into_par_iter().zip(sums).enumerate().for_each_init(Vec::new, absorb),
+        Threads::One => {
+            let mut wide = Vec::new();
+            planes.into_iter().zip(sums).enumerate().for_each(|plane| absorb(&mut wide, plane));
+        }
     }
 }
 
@@ -203,7 +237,7 @@ pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T>
 
 /// The gradients of the map's tensors, for the gradient of the mean of each plane.
 pub(crate) fn backward_global_average_pool<T: Stored>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
-    let (dx, pixels) = (reading.x.zeros(reading.x.len()), T::of(reading.plane() as f64));
+    let (dx, pixels) = (Making::like(reading.x, reading.x.len()), T::of(reading.plane() as f64));
     let (gradients, _) = reading.by_channels(dx, Before::Anything, &|| {
         Box::new(|index, dx| {
             dx.fill(dy[index] / pixels);

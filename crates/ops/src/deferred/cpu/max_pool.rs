@@ -12,6 +12,7 @@ use super::normalisation::Gradients;
 use super::reading::Reading;
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
+use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored};
 
@@ -100,23 +101,24 @@ fn larger<T: Real>(value: T, best: T) -> bool {
 pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, windows: &Windows) -> Elements<T> {
     let plane = reading.plane();
     let pixels = windows.out().iter().product::<usize>();
-    let mut y = reading.x.zeros(reading.x.len() / plane * pixels);
-    y.target().chunks(pixels).into_par_iter().enumerate().for_each_init(
+    let mut y = Making::like(reading.x, reading.x.len() / plane * pixels);
+    y.parts(pixels).into_par_iter().enumerate().for_each_init(
         || (vec![T::of(0.0); plane], Columns::default(), Vec::new()),
-        |(read, columns, made), (index, mut y)| {
+        |(read, columns, made), (index, y)| {
+            let mut y = y.begin(Threads::One);
             reading.fill(index, 0, read);
             y.write(made, Before::Anything, Threads::One, |y| {
                 windows.maxima(read, columns, |to, value, _| y[to] = value);
             });
         },
     );
-    y
+    y.made()
 }
 
 /// The gradients of the map's tensors, for the gradient `dy` of the output.
 pub(crate) fn backward<T: Stored>(reading: &Reading<'_, T>, dy: Source<'_, T>, windows: &Windows) -> Gradients<T> {
     let pixels = windows.out().iter().product::<usize>();
-    let dx = reading.x.zeros(reading.x.len());
+    let dx = Making::like(reading.x, reading.x.len());
     let (gradients, _) = reading.by_channels(dx, Before::Zeros, &|| {
         let (mut read, mut columns, mut wide) = (vec![T::of(0.0); reading.plane()], Columns::default(), Vec::new());
         Box::new(move |index, dx| {

@@ -12,6 +12,7 @@ use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{replace_and_sum, vectorised};
+use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
@@ -53,11 +54,11 @@ impl<T: Stored> Reading<'_, T> {
 
     /// The whole map, normalised, activated and gated.
     pub(crate) fn whole(&self) -> Elements<T> {
-        let mut y = self.x.zeros(self.x.len());
-        y.target().chunks(self.plane()).into_par_iter().enumerate().for_each(|(index, y)| {
-            y.in_pieces(|at, y| self.fill(index, at, y));
+        let mut y = Making::like(self.x, self.x.len());
+        y.parts(self.plane()).into_par_iter().enumerate().for_each(|(index, y)| {
+            y.begin(Threads::One).in_pieces(|at, y| self.fill(index, at, y));
         });
-        y
+        y.made()
     }
 
     /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
@@ -78,7 +79,7 @@ impl<T: Stored> Reading<'_, T> {
 
     /// The gradients of the normalisation's input and parameters, for the gradient of the values of a whole map.
     pub(crate) fn backward(&self, gradient: Elements<T>) -> Gradients<T> {
-        self.by_channels(gradient, Before::Kept, &|| Box::new(|_, _| Vec::new())).0
+        self.by_channels(gradient.into(), Before::Kept, &|| Box::new(|_, _| Vec::new())).0
     }
 
     /// The gradients of the normalisation's input and parameters, where the gradient of each plane of the values that [`Reading::fill`]
@@ -89,13 +90,13 @@ impl<T: Stored> Reading<'_, T> {
     /// normalisation needs are over them alone. The sums are added up in the order of the samples, whatever thread computed them.
     pub(crate) fn by_channels<'w>(
         &self,
-        mut dx: Elements<T>,
+        mut dx: Making<T>,
         before: Before,
         worker: &(dyn Fn() -> Worker<'w, T> + Sync),
     ) -> (Gradients<T>, Vec<Vec<f64>>) {
-        let mut of_channels: Vec<Vec<Plane<'_, T>>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
-        for (index, dx) in dx.target().chunks(self.plane()).into_iter().enumerate() {
-            of_channels[self.norm.slot(index)].push(Plane { index, dx });
+        let mut of_channels: Vec<Vec<(usize, Part<'_, T>)>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
+        for (index, dx) in dx.parts(self.plane()).into_iter().enumerate() {
+            of_channels[self.norm.slot(index)].push((index, dx));
         }
         let first = |work: &mut Worker<'w, T>, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
             let gradient = plane.dx.open(wide, before);
@@ -113,7 +114,10 @@ impl<T: Stored> Reading<'_, T> {
             .into_par_iter()
             .map_init(
                 || (worker(), Vec::new()),
-                |(work, wide), mut planes| {
+                |(work, wide), planes| {
+                    let planes = planes.into_iter();
+                    let mut planes: Vec<_> =
+                        planes.map(|(index, dx)| Plane { index, dx: dx.begin(Threads::One) }).collect();
                     wide.resize_with(planes.len(), Vec::new);
                     let made: Vec<OfPlane> = match inside {
                         Threads::One => planes.iter_mut().zip(&mut *wide).map(|plane| first(work, plane)).collect(),
@@ -134,31 +138,29 @@ impl<T: Stored> Reading<'_, T> {
         let planes = 0..self.x.len() / self.plane();
         let in_order = planes.filter_map(|index| of_planes[self.norm.slot(index)].next());
         let (gates, made): (Vec<T>, Vec<Vec<f64>>) = in_order.map(|(sums, made)| (T::of(sums.gate), made)).unzip();
-        (self.norm.gradients(dx, &of_channels, gates), made)
+        (self.norm.gradients(dx.made(), &of_channels, gates), made)
     }
 
     /// The gradients of the normalisation's input and parameters, from the gradient of the normalised values and the sums of each plane.
-    pub(crate) fn finish(&self, mut gradient: Vec<T>, sums: &[Sums]) -> Gradients<T> {
+    pub(crate) fn finish(&self, mut gradient: Elements<T>, sums: &[Sums]) -> Gradients<T> {
         let of_channels = self.norm.over_samples(sums);
-        let plane = self.plane();
-        let of_plane = |index: usize| of_channels[self.norm.slot(index)];
-        let dx = if self.x.widens() {
-            let mut dx = self.x.zeros(gradient.len());
-            let planes = dx.target().chunks(plane).into_par_iter().zip(gradient.par_chunks(plane)).enumerate();
-            planes.for_each(|(index, (dx, gradient))| {
-                dx.in_pieces(|at, dx| {
-                    dx.copy_from_slice(&gradient[at..at + dx.len()]);
+        let (plane, of_plane) = (self.plane(), |index: usize| of_channels[self.norm.slot(index)]);
+        if let (Elements::Same(wide), true) = (&gradient, self.x.widens()) {
+            let mut dx = Making::like(self.x, wide.len());
+            dx.parts(plane).into_par_iter().zip(wide.par_chunks(plane)).enumerate().for_each(|(index, (dx, wide))| {
+                dx.begin(Threads::One).in_pieces(|at, dx| {
+                    dx.copy_from_slice(&wide[at..at + dx.len()]);
                     self.finish_pixels(index, at, of_plane(index), dx);
                 });
             });
-            dx
+            gradient = dx.made();
         } else {
-            let planes = gradient.par_chunks_mut(plane).enumerate();
-            planes.for_each(|(index, dx)| self.finish_pixels(index, 0, of_plane(index), dx));
-            gradient.into()
-        };
+            gradient.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, dx)| {
+                dx.replace(|at, dx| self.finish_pixels(index, at, of_plane(index), dx));
+            });
+        }
         let gates = sums.iter().map(|sums| T::of(sums.gate)).collect();
-        self.norm.gradients(dx, &of_channels, gates)
+        self.norm.gradients(gradient, &of_channels, gates)
     }
 
     /// Turns the gradient of the normalised values into that of the normalisation's input, for the pixels of plane `index` from `start` on.

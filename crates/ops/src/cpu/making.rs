@@ -1,0 +1,183 @@
+//! The elements of a result while it is made.
+//!
+//! Its memory is not filled when it is allocated: one thread would write all of a large map, for the others to read it into their caches
+//! and write it again. Whoever writes a part of it fills that part first, while it comes into the cache anyway; numbers of a half format
+//! are rounded into it as it is ([`Bits`]).
+//!
+//! # Why the unsafe code is sound
+//!
+//! Parts lie apart in the spare room of a vector that is borrowed exclusively. [`Part::begin`] writes every element of its part before it
+//! hands them out as numbers, and then counts them; [`Bits`] count theirs when they have been written. [`Making::made`] asserts that all
+//! have been counted, each at most once because a part is given up when it begins, so every element has been written when it sets
+//! the length. Numbers and bits have no destructors, so a part that is left out loses nothing.
+
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use super::bits::Bits;
+use super::gemm::Threads;
+use super::values::{Elements, Source, Stored, Target};
+
+/// Elements that one thread fills at a time where all threads share a part.
+const SHARE: usize = 1 << 16;
+
+/// So many elements, which are made in parts.
+pub(crate) struct Making<T> {
+    /// All elements, or an empty vector with room for them.
+    elements: Elements<T>,
+    are_there: bool,
+    count: usize,
+    filled: AtomicUsize,
+}
+
+impl<T: Stored> Making<T> {
+    /// So many elements of the format of a map.
+    pub(crate) fn like(map: Source<'_, T>, count: usize) -> Self {
+        let elements = match map {
+            Source::Same(_) => Elements::Same(Vec::with_capacity(count)),
+            Source::Halves(half, _) => Elements::Halves(half, Vec::with_capacity(count)),
+        };
+        Self { elements, are_there: false, count, filled: AtomicUsize::new(0) }
+    }
+
+    /// So many elements of the type that they are computed in.
+    pub(crate) fn wide(count: usize) -> Self {
+        Self::like(Source::Same(&[]), count)
+    }
+
+    /// Divides the elements into parts of `size`; the last may have fewer.
+    pub(crate) fn parts(&mut self, size: usize) -> Vec<Part<'_, T>> {
+        let Self { elements, are_there, count, filled } = self;
+        // What was counted of other parts does not count for these.
+        *filled.get_mut() = 0;
+        if *are_there {
+            return elements.target().chunks(size).into_iter().map(Part::Made).collect();
+        }
+        match elements {
+            Elements::Same(values) => {
+                let parts = values.spare_capacity_mut()[..*count].chunks_mut(size);
+                parts.map(|part| Part::Same(part, filled)).collect()
+            }
+            Elements::Halves(half, bits) => {
+                let parts = bits.spare_capacity_mut()[..*count].chunks_mut(size);
+                parts.map(|part| Part::Made(Target::Halves(Bits::blank(*half, part, filled)))).collect()
+            }
+        }
+    }
+
+    /// The elements.
+    ///
+    /// # Panics
+    /// If a part has not been filled.
+    pub(crate) fn made(self) -> Elements<T> {
+        let Self { mut elements, are_there, count, filled } = self;
+        if !are_there {
+            assert_eq!(filled.into_inner(), count, "all parts of a result are filled");
+            match &mut elements {
+                // SAFETY: all of so many elements have been written; see the module.
+                Elements::Same(values) => unsafe { values.set_len(count) },
+                // SAFETY: as above.
+                Elements::Halves(_, bits) => unsafe { bits.set_len(count) },
+            }
+        }
+        elements
+    }
+}
+
+/// Elements that are there and are replaced.
+impl<T> From<Elements<T>> for Making<T> {
+    fn from(elements: Elements<T>) -> Self {
+        let count = match &elements {
+            Elements::Same(values) => values.len(),
+            Elements::Halves(_, bits) => bits.len(),
+        };
+        Self { elements, are_there: true, count, filled: AtomicUsize::new(0) }
+    }
+}
+
+/// A part of the elements.
+pub(crate) enum Part<'a, T> {
+    Same(&'a mut [MaybeUninit<T>], &'a AtomicUsize),
+    /// It is there already, or of a half format.
+    Made(Target<'a, T>),
+}
+
+impl<'a, T: Stored> Part<'a, T> {
+    /// Divides the part into parts of `size`; the last may have fewer elements.
+    pub(crate) fn parts(self, size: usize) -> Vec<Self> {
+        match self {
+            Self::Same(part, filled) => part.chunks_mut(size).map(|part| Self::Same(part, filled)).collect(),
+            Self::Made(target) => target.chunks(size).into_iter().map(Self::Made).collect(),
+        }
+    }
+
+    /// The part to be written to: zeros, or what was there already.
+    pub(crate) fn begin(self, threads: Threads) -> Target<'a, T> {
+        match self {
+            Self::Same(part, filled) => {
+                let fill = |share: &mut [MaybeUninit<T>]| share.fill(MaybeUninit::new(T::of(0.0)));
+                match threads {
+                    Threads::One => fill(part),
+                    Threads::All => part.par_chunks_mut(SHARE).for_each(fill),
+                }
+                filled.fetch_add(part.len(), Ordering::Relaxed);
+                // SAFETY: every element has just been written.
+                Target::Same(unsafe { part.assume_init_mut() })
+            }
+            Self::Made(target) => target,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::halves::Half;
+    use crate::cpu::values::Before;
+
+    #[test]
+    fn parts_hold_zeros_when_they_begin_and_what_was_written_at_the_end() {
+        let bits = [0u16; 1];
+        for (map, threads) in [(Source::Same(&[]), Threads::One), (Source::Halves(Half::Bf16, &bits), Threads::All)] {
+            let mut making: Making<f32> = Making::like(map, 1000);
+            for (number, part) in making.parts(300).into_iter().enumerate() {
+                let mut target = part.begin(threads);
+                let mut buffer = Vec::new();
+                let values = target.open(&mut buffer, Before::Kept);
+                assert_eq!(values.len(), [300, 300, 300, 100][number]);
+                assert!(values.iter().all(|value| *value == 0.0));
+                values.fill(number as f32);
+                target.close(&buffer, Threads::One);
+            }
+            let elements = making.made();
+            let mut again = Making::from(elements);
+            let kept = again.parts(300).into_iter().map(|part| {
+                let mut buffer = Vec::new();
+                part.begin(threads).open(&mut buffer, Before::Kept).to_vec()
+            });
+            let kept = kept.collect::<Vec<_>>().concat();
+            assert!(kept.iter().enumerate().all(|(at, value)| *value == (at / 300) as f32));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "all parts of a result are filled")]
+    fn a_result_with_a_part_left_out_is_none() {
+        let mut making: Making<f32> = Making::wide(10);
+        for part in making.parts(4).into_iter().skip(1) {
+            part.begin(Threads::One);
+        }
+        let _ = making.made();
+    }
+
+    #[test]
+    fn a_result_may_have_no_elements() {
+        let mut making: Making<f32> = Making::wide(0);
+        assert!(making.parts(4).is_empty());
+        assert!(matches!(making.made(), Elements::Same(values) if values.is_empty()));
+    }
+}
