@@ -16,7 +16,7 @@ pub(crate) fn vectorised<R>(work: impl FnOnce() -> R) -> R {
 }
 
 /// Distributes the elements to two slices in turn, as far as there is room: even places to `first`, odd ones to `second`.
-pub(crate) fn deal<T: Real>(values: &[T], first: &mut [T], second: &mut [T]) {
+pub(crate) fn deal<T: Copy>(values: &[T], first: &mut [T], second: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {

@@ -181,3 +181,39 @@ impl<T: Real, const N: usize> WithSimd for Products<'_, T, N> {
         totals
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::RngExt;
+
+    #[test]
+    fn sums_over_taps_are_taken_in_their_order() {
+        let mut rng = kindling_random::rng(5, kindling_random::Purpose::Display, 0, 0);
+        let [rows, columns] = [11, 37];
+        let source = Rows { first: 3 * 60 + 3, pitch: 60 };
+        let from: Vec<f32> = (0..60 * 60 + SLACK).map(|_| rng.random::<f32>() - 0.5).collect();
+        for (kernel, below, across) in [(3, 60, 1), (5, 60, 1), (3, -60, -1), (5, -60, 2), (3, 30, 1), (2, 60, 1)] {
+            let first = if below < 0 { 8 * 60 } else { 0 };
+            let tap = |index: usize| first + (index / kernel) as isize * below + (index % kernel) as isize * across;
+            let mut factor = || rng.random::<f32>() - 0.5;
+            let taps: Vec<_> =
+                (0..kernel * kernel).map(|index| Tap { offset: tap(index) as usize, factor: factor() }).collect();
+            let mut found = vec![f32::NAN; rows * columns];
+            correlate(&taps, (&from, source), (&mut found, Rows { first: 0, pitch: columns }), [rows, columns]);
+            for (pixel, found) in found.iter().enumerate() {
+                let at = source.first + pixel / columns * source.pitch + pixel % columns;
+                let sum = taps.iter().fold(0.0f32, |sum, tap| tap.factor.mul_add(from[at + tap.offset], sum));
+                assert_eq!(found.to_bits(), sum.to_bits(), "{kernel} {below} {across}, pixel {pixel}");
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the pixels under all taps lie in the slice")]
+    fn a_tap_beyond_the_slice_is_refused() {
+        let taps = [Tap { offset: 5, factor: 1.0f32 }];
+        let from = [0.0; 8 + SLACK];
+        correlate(&taps, (&from, Rows { first: 0, pitch: 4 }), (&mut [0.0; 8], Rows { first: 0, pitch: 4 }), [2, 4]);
+    }
+}

@@ -1,8 +1,8 @@
 //! Max pooling of a map that is normalised while it is read ([`Reading`]). Neither the normalised map nor the positions of the maxima
 //! are kept for the backward pass; it finds the maxima again.
 //!
-//! For each row of windows, the maximum of each column is computed first, in a loop that is vectorised, and then the maximum of the
-//! columns of each window.
+//! For each row of windows, the maximum of each column is computed first, and then the maximum of the columns of each window: of the
+//! first column of all windows and the second, of these and the third, and so on. The loops are vectorised.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::normalisation::Gradients;
 use super::reading::Reading;
 use crate::cpu::gemm::Threads;
-use crate::cpu::lanes::vectorised;
+use crate::cpu::lanes::{deal, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored};
@@ -38,31 +38,78 @@ impl Windows {
         start.saturating_sub(self.padding)..(start + self.kernel - self.padding).min(size)
     }
 
-    /// Calls `visit` for each pixel of the output with its index, the maximum, and the index of the maximum in `plane`. As in PyTorch,
-    /// the first of equal values is the maximum, and a NaN wins over all numbers.
-    fn maxima<T: Real>(&self, plane: &[T], columns: &mut Columns<T>, mut visit: impl FnMut(usize, T, usize)) {
-        let [rows, width] = self.out();
-        for row in 0..rows {
+    /// Calls `visit` for each row of windows with its number and their maxima. As in PyTorch, the first of equal values is the maximum, and a
+    /// NaN wins over all numbers.
+    fn maxima<T: Real>(&self, plane: &[T], buffers: &mut Buffers<T>, mut visit: impl FnMut(usize, Maxima<'_, T>)) {
+        let Buffers { columns, apart, made } = buffers;
+        for row in 0..self.out()[0] {
             let lines = self.span(row, self.height);
             columns.largest_of(plane, self.width, lines.clone());
-            for column in 0..width {
-                let across = self.span(column, self.width);
-                let mut at = across.start;
-                let (mut best, mut line) = (columns.best[at], columns.line[at]);
-                for next in across.skip(1) {
-                    let (value, of_line) = (columns.best[next], columns.line[next]);
-                    let equal = value == best || value.is_nan() && best.is_nan();
-                    if larger(value, best) || equal && of_line < line {
-                        (at, best, line) = (next, value, of_line);
-                    }
-                }
-                visit(row * width + column, best, (lines.start + line as usize) * self.width + at);
-            }
+            self.along(columns, apart, made);
+            visit(row, Maxima { made, first: lines.start * self.width, width: self.width });
+        }
+    }
+
+    /// The maxima of a row of windows, from those of their columns.
+    fn along<T: Real>(&self, columns: &Columns<T>, apart: &mut [Columns<T>; 2], made: &mut Made<T>) {
+        let windows = self.out()[1];
+        made.begin(windows);
+        // Windows that lie inside the map as a whole.
+        let begin = self.padding.div_ceil(self.stride).min(windows);
+        let end = (self.width + self.padding).checked_sub(self.kernel).map_or(0, |last| last / self.stride + 1);
+        let inside = match self.stride {
+            1 | 2 => begin..end.clamp(begin, windows),
+            _ => 0..0,
+        };
+        for window in (0..inside.start).chain(inside.end..windows) {
+            made.take_largest(window, columns, self.span(window, self.width));
+        }
+        if inside.is_empty() {
+            return;
+        }
+        if self.stride == 2 {
+            let [even, odd] = apart;
+            columns.deal(even, odd);
+        }
+        for place in 0..self.kernel {
+            let first = inside.start * self.stride + place - self.padding;
+            let of_place = if self.stride == 2 { &apart[first % 2] } else { columns };
+            made.compare(inside.clone(), of_place, first / self.stride, place, self);
         }
     }
 }
 
-/// For a row of windows, the maximum of each column of the map, and its line, counted from the first line of the windows.
+/// Buffers that a thread reuses from plane to plane.
+#[derive(Default)]
+struct Buffers<T> {
+    columns: Columns<T>,
+    /// Even and odd columns.
+    apart: [Columns<T>; 2],
+    made: Made<T>,
+}
+
+/// The maxima of a row of windows.
+struct Maxima<'a, T> {
+    made: &'a Made<T>,
+    /// The index of the first pixel of the first line of the windows.
+    first: usize,
+    /// The width of the map.
+    width: usize,
+}
+
+impl<T: Real> Maxima<'_, T> {
+    fn values(&self) -> &[T] {
+        &self.made.best
+    }
+
+    /// The indices of the maxima in the plane.
+    fn places(&self) -> impl Iterator<Item = usize> + '_ {
+        let Made { line, column, .. } = self.made;
+        line.iter().zip(column).map(|(line, column)| self.first + *line as usize * self.width + *column as usize)
+    }
+}
+
+/// The maximum of each of some columns of the map, and its line, counted from the first line of the windows.
 #[derive(Default)]
 struct Columns<T> {
     best: Vec<T>,
@@ -89,12 +136,90 @@ impl<T: Real> Columns<T> {
             );
         }
     }
+
+    /// Distributes the columns to two in turn.
+    fn deal(&self, even: &mut Self, odd: &mut Self) {
+        let count = self.best.len();
+        for (half, count) in [(&mut *even, count.div_ceil(2)), (&mut *odd, count / 2)] {
+            half.best.resize(count, T::of(0.0));
+            half.line.resize(count, 0);
+        }
+        deal(&self.best, &mut even.best, &mut odd.best);
+        deal(&self.line, &mut even.line, &mut odd.line);
+    }
+}
+
+/// The maximum of each of some windows, its line, counted from their first, and its column in the map.
+#[derive(Default)]
+struct Made<T> {
+    best: Vec<T>,
+    line: Vec<u32>,
+    column: Vec<u32>,
+}
+
+impl<T: Real> Made<T> {
+    fn begin(&mut self, windows: usize) {
+        self.best.resize(windows, T::of(0.0));
+        self.line.resize(windows, 0);
+        self.column.resize(windows, 0);
+    }
+
+    /// Finds the maximum of a window that has these columns.
+    fn take_largest(&mut self, window: usize, columns: &Columns<T>, across: Range<usize>) {
+        let mut at = across.start;
+        for next in across.skip(1) {
+            if replaces(columns.best[next], columns.line[next], columns.best[at], columns.line[at]) {
+                at = next;
+            }
+        }
+        (self.best[window], self.line[window], self.column[window]) = (columns.best[at], columns.line[at], at as u32);
+    }
+
+    /// Compares the maxima of some windows with the columns at one of their places, from number `first` on, which belong to one window
+    /// each. The first place begins the comparison.
+    fn compare(&mut self, windows: Range<usize>, columns: &Columns<T>, first: usize, place: usize, of: &Windows) {
+        let count = windows.len();
+        let begin = (windows.start * of.stride + place - of.padding) as u32;
+        let stride = of.stride as u32;
+        let (values, lines) = (&columns.best[first..][..count], &columns.line[first..][..count]);
+        let (best, line) = (&mut self.best[windows.clone()], &mut self.line[windows.clone()]);
+        let column = &mut self.column[windows];
+        if place == 0 {
+            best.copy_from_slice(values);
+            line.copy_from_slice(lines);
+            column.iter_mut().zip(0u32..).for_each(|(column, at)| *column = begin + at * stride);
+            return;
+        }
+        vectorised(
+            #[inline(always)]
+            move || {
+                let made = best.iter_mut().zip(line).zip(column);
+                for ((((best, line), column), (value, of_value)), at) in made.zip(values.iter().zip(lines)).zip(0u32..)
+                {
+                    // Values, not places: the compiler would choose among the places, one window after the other.
+                    let (old, of_old, at_old, value, of_value) = (*best, *line, *column, *value, *of_value);
+                    let taken = replaces(value, of_value, old, of_old);
+                    *best = if taken { value } else { old };
+                    *line = if taken { of_value } else { of_old };
+                    *column = if taken { begin + at * stride } else { at_old };
+                }
+            },
+        );
+    }
+}
+
+/// Whether the maximum of a column replaces that of the columns before it: of equal ones the one in an earlier line wins. Without branches,
+/// so that many are compared at once.
+#[inline(always)]
+fn replaces<T: Real>(value: T, of_value: u32, best: T, line: u32) -> bool {
+    let equal = (value == best) | (value.is_nan() & best.is_nan());
+    larger(value, best) | (equal & (of_value < line))
 }
 
 /// Whether a value replaces the largest so far.
 #[inline(always)]
 fn larger<T: Real>(value: T, best: T) -> bool {
-    value > best || value.is_nan() && !best.is_nan()
+    (value > best) | (value.is_nan() & !best.is_nan())
 }
 
 /// Computes the output, one plane after the other.
@@ -103,12 +228,13 @@ pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, windows: &Windows) ->
     let pixels = windows.out().iter().product::<usize>();
     let mut y = Making::like(reading.x, reading.x.len() / plane * pixels);
     y.parts(pixels).into_par_iter().enumerate().for_each_init(
-        || (vec![T::of(0.0); plane], Columns::default(), Vec::new()),
-        |(read, columns, made), (index, y)| {
+        || (vec![T::of(0.0); plane], Buffers::default(), Vec::new()),
+        |(read, buffers, made), (index, y)| {
             let mut y = y.begin(Threads::One);
             reading.fill(index, 0, read);
+            let width = windows.out()[1];
             y.write(made, Before::Anything, Threads::One, |y| {
-                windows.maxima(read, columns, |to, value, _| y[to] = value);
+                windows.maxima(read, buffers, |row, maxima| y[row * width..][..width].copy_from_slice(maxima.values()));
             });
         },
     );
@@ -120,11 +246,14 @@ pub(crate) fn backward<T: Stored>(reading: &Reading<'_, T>, dy: Source<'_, T>, w
     let pixels = windows.out().iter().product::<usize>();
     let dx = Making::like(reading.x, reading.x.len());
     let (gradients, _) = reading.by_channels(dx, Before::Zeros, &|| {
-        let (mut read, mut columns, mut wide) = (vec![T::of(0.0); reading.plane()], Columns::default(), Vec::new());
+        let (mut read, mut buffers, mut wide) = (vec![T::of(0.0); reading.plane()], Buffers::default(), Vec::new());
         Box::new(move |index, dx| {
             let dy = dy.chunk(index, pixels).read(&mut wide, Threads::One);
             reading.fill(index, 0, &mut read);
-            windows.maxima(&read, &mut columns, |from, _, to| dx[to] += dy[from]);
+            let width = windows.out()[1];
+            windows.maxima(&read, &mut buffers, |row, maxima| {
+                maxima.places().zip(&dy[row * width..]).for_each(|(to, dy)| dx[to] += *dy);
+            });
             Vec::new()
         })
     });
@@ -162,11 +291,12 @@ mod tests {
             };
             let plane: Vec<f32> = (0..windows.height * windows.width).map(|_| value()).collect();
             let mut met = 0;
-            windows.maxima(&plane, &mut Columns::default(), |to, value, from| {
-                let width = windows.out()[1];
-                assert_eq!(from, naive(&plane, &windows, to / width, to % width), "{windows:?}, pixel {to}");
-                assert_eq!(value.to_bits(), plane[from].to_bits());
-                met += 1;
+            windows.maxima(&plane, &mut Buffers::default(), |row, maxima| {
+                for (column, (value, from)) in maxima.values().iter().zip(maxima.places()).enumerate() {
+                    assert_eq!(from, naive(&plane, &windows, row, column), "{windows:?}, window {row}, {column}");
+                    assert_eq!(value.to_bits(), plane[from].to_bits());
+                    met += 1;
+                }
             });
             assert_eq!(met, windows.out().iter().product::<usize>());
         }
