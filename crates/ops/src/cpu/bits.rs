@@ -20,11 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::gemm::Threads;
-use super::halves::{Half, Stored, widen, with_buffer};
-use super::values::{Before, PIECE};
-
-/// Elements that one thread converts at a time where all threads share a conversion.
-const SHARE: usize = 1 << 15;
+use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 
 /// See the module.
 pub(crate) struct Bits<'a> {
@@ -39,6 +35,17 @@ struct Blank<'a> {
     written: &'a AtomicUsize,
     /// Columns that have been, of the matrix whose rows lie in these places.
     columns: usize,
+}
+
+/// What elements must be before they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Before {
+    /// Anything: each of them is replaced.
+    Anything,
+    /// Zeros, as which they were made: something is added to some of them.
+    Zeros,
+    /// What they are.
+    Kept,
 }
 
 /// Numbers in rows that begin so many places apart, each in lines of `width` numbers that begin so many apart.

@@ -1,7 +1,5 @@
 //! Numbers of the half formats, widened and rounded in loops that are vectorised.
 
-#![allow(unsafe_code)]
-
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::thread::LocalKey;
@@ -11,11 +9,15 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use rayon::prelude::*;
 
 use super::gemm::Threads;
-use super::lanes::vectorised;
+use super::lanes::{BLOCK, vectorised};
 use super::real::Real;
 
 /// Elements that one thread converts at a time where all threads share a conversion.
-const SHARE: usize = 1 << 15;
+pub(super) const SHARE: usize = 1 << 15;
+
+/// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
+/// piece.
+pub(super) const PIECE: usize = 2 * BLOCK;
 
 /// A half format. Its numbers are held as their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,7 @@ impl Stored for f32 {
                 #[inline(always)]
                 || round_bf16(from, to),
             ),
-            // The conversion of a slice writes over numbers.
-            Half::F16 => zeros(to).reinterpret_cast_mut::<f16>().convert_from_f32_slice(from),
+            Half::F16 => round_f16(from, to),
         }
     }
 
@@ -113,13 +114,6 @@ pub(crate) fn widen<T: Stored>(half: Half, from: &[u16], to: &mut [T], threads: 
     }
 }
 
-/// Fills places with zeros, which are numbers then.
-fn zeros(places: &mut [MaybeUninit<u16>]) -> &mut [u16] {
-    places.fill(MaybeUninit::new(0));
-    // SAFETY: every place has just been written.
-    unsafe { places.assume_init_mut() }
-}
-
 /// Lends a buffer of `length` numbers, whatever they are. The thread keeps the buffer, so it should be small.
 pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T]) -> R) -> R {
     let mut buffer = T::kept().with_borrow_mut(Vec::pop).unwrap_or_default();
@@ -135,6 +129,18 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
 fn widen_bf16(from: &[u16], to: &mut [f32]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = f32::from_bits(u32::from(*from) << 16);
+    }
+}
+
+/// The conversion of a slice, which writes over numbers, some at a time.
+fn round_f16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
+    let mut some = [f16::ZERO; BLOCK];
+    for (from, to) in from.chunks(BLOCK).zip(to.chunks_mut(BLOCK)) {
+        let some = &mut some[..from.len()];
+        some.convert_from_f32_slice(from);
+        for (to, number) in to.iter_mut().zip(some) {
+            to.write(number.to_bits());
+        }
     }
 }
 

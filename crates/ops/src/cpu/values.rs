@@ -15,18 +15,14 @@ use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
 use rayon::prelude::*;
 
+pub(crate) use super::bits::Before;
 use super::bits::{Bits, Lines};
 use super::factors::Part;
 use super::gemm::{Matrix, Threads};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
-use super::halves::{Half, widen, with_buffer};
-use super::lanes::BLOCK;
+use super::halves::{Half, PIECE, widen, with_buffer};
 use super::real::Real;
-
-/// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
-/// piece.
-pub(super) const PIECE: usize = 2 * BLOCK;
 
 /// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
 pub(crate) enum Values<T> {
@@ -265,17 +261,6 @@ impl<'a, T: Stored> Source<'a, T> {
 pub(crate) enum Target<'a, T> {
     Same(&'a mut [T]),
     Halves(Bits<'a>),
-}
-
-/// What elements must be before they are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// Anything: each of them is replaced.
-    Anything,
-    /// Zeros, as which they were made: something is added to some of them.
-    Zeros,
-    /// What they are.
-    Kept,
 }
 
 impl<'a, T: Stored> Target<'a, T> {
