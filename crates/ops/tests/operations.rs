@@ -8,7 +8,10 @@ use std::ops::RangeInclusive;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn::tensor::{DType, Device, FloatDType, Tensor, Tolerance, module};
 use kindling_layers::{Activation, ConvTranspose2dConfig, Padding};
-use kindling_ops::{Interpolation, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool, resize};
+use kindling_ops::{
+    Interpolation, InvertedResidualShape, Places, Pooling, channel_multiply, dense, depthwise, global_average_pool,
+    resize,
+};
 
 use proptest::prelude::*;
 
@@ -253,8 +256,12 @@ fn blocks(batch: usize) -> Vec<Block> {
 #[test]
 fn inverted_residuals_in_bands_equal_the_naive_sums_and_have_the_bits_of_their_layers() {
     let mut in_bands = 0;
+    let halves = Ground { format: FloatDType::BF16, ..Ground::planes(&Device::flex().autodiff()) };
     for (number, block) in blocks(2).iter().enumerate() {
         on_each_format(|ground| check_inverted_residual(ground, block, 8200 + number as u64));
+        if InvertedResidualShape::has_bands(DType::BF16) {
+            check_inverted_residual(&halves, block, 8200 + number as u64);
+        }
         in_bands += usize::from(block.shape().is_in_bands());
     }
     assert_eq!(in_bands, 7);

@@ -12,7 +12,8 @@ impl Pass<'_> {
     pub(super) fn is_inside(&self, index: usize) -> bool {
         let node = &self.graph.nodes[index];
         let on_cpu = matches!(self.situation.target, Target::Cpu { .. });
-        node.inside && node.frozen && on_cpu && self.situation.precision.bytes() == size_of::<f32>()
+        let has_bands = InvertedResidualShape::has_bands(self.situation.precision.dtype().into());
+        node.inside && node.frozen && on_cpu && has_bands
     }
 
     /// The operation whose output this one reads without its being stored.
@@ -42,6 +43,7 @@ impl Pass<'_> {
             reach,
             stride,
         };
-        (self.threads() * shape.scratch()) as u64
+        let format = self.situation.precision.dtype().into();
+        (self.threads() * shape.scratch(format) + shape.packed(format)) as u64
     }
 }

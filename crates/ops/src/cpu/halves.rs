@@ -43,6 +43,8 @@ pub(crate) trait Stored: Real {
     fn widen(half: Half, from: &[u16], to: &mut [Self]);
     /// Rounds numbers to a half format, to nearest even, into as many places, each of which is written.
     fn round(half: Half, from: &[Self], to: &mut [MaybeUninit<u16>]);
+    /// Replaces numbers by the nearest ones of a half format.
+    fn nearest(half: Half, values: &mut [Self]);
     /// Buffers for pieces of maps that this thread keeps and does not use at the moment.
     fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>>;
 }
@@ -73,6 +75,16 @@ impl Stored for f32 {
         }
     }
 
+    fn nearest(half: Half, values: &mut [Self]) {
+        match half {
+            Half::Bf16 => vectorised(
+                #[inline(always)]
+                || values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from(nearest_bf16(*value)) << 16)),
+            ),
+            Half::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
+        }
+    }
+
     fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>> {
         &KEPT_SINGLE
     }
@@ -96,6 +108,15 @@ impl Stored for f64 {
                 Half::F16 => f16::from_f64(*from).to_bits(),
             });
         }
+    }
+
+    fn nearest(half: Half, values: &mut [Self]) {
+        values.iter_mut().for_each(|value| {
+            *value = match half {
+                Half::Bf16 => bf16::from_f64(*value).to_f64(),
+                Half::F16 => f16::from_f64(*value).to_f64(),
+            }
+        });
     }
 
     fn kept() -> &'static LocalKey<RefCell<Vec<Vec<Self>>>> {
@@ -147,12 +168,18 @@ fn round_f16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
 #[inline(always)]
 fn round_bf16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
     for (to, from) in to.iter_mut().zip(from) {
-        let bits = from.to_bits();
-        let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
-        // Rounding would turn some NaNs into infinity.
-        let quiet = (bits >> 16) as u16 | 0x40;
-        to.write(if from.is_nan() { quiet } else { rounded });
+        to.write(nearest_bf16(*from));
     }
+}
+
+/// The bits of the nearest number of bf16.
+#[inline(always)]
+fn nearest_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
+    // Rounding would turn some NaNs into infinity.
+    let quiet = (bits >> 16) as u16 | 0x40;
+    if value.is_nan() { quiet } else { rounded }
 }
 
 #[cfg(test)]
@@ -173,6 +200,10 @@ mod tests {
                 let (mut bits, mut back) = (vec![0; all.len()], vec![0.0f32; all.len()]);
                 round_over(half, &all, &mut bits, threads);
                 widen(half, &bits, &mut back, threads);
+                let mut nearest = all.clone();
+                f32::nearest(half, &mut nearest);
+                let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+                assert!(nearest.iter().zip(&back).all(same));
                 for (found, value) in back.iter().zip(&all) {
                     let expected = round(*value);
                     assert!(

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use burn::tensor::DType;
+
 use crate::convolution::cpu::depthwise::Geometry;
+use crate::cpu::gemm_bf16::{self, Left};
 
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
 const LARGE: usize = 512 << 10;
@@ -50,13 +53,35 @@ impl InvertedResidualShape {
         width > 1 && columns > 1 && channels.is_multiple_of(CHANNELS) && input <= 512 && self.output != 1 && project
     }
 
-    /// Bytes that a thread holds while it computes bands of float32.
-    pub fn scratch(&self) -> usize {
+    /// Whether maps of a format are computed in bands: float32, float64, and bf16 where it is multiplied as it is stored.
+    pub fn has_bands(format: DType) -> bool {
+        matches!(format, DType::F32 | DType::F64) || (format == DType::BF16 && gemm_bf16::available())
+    }
+
+    /// Bytes of the packed filters that all threads share.
+    pub fn packed(&self, format: DType) -> usize {
+        let ([input, ..], [channels, ..]) = (self.input, self.middle);
+        if format != DType::BF16 || !gemm_bf16::available() {
+            return 0;
+        }
+        let each = self.channels_at_once(self.band_pixels());
+        let of_expansion = if self.expands() { channels.div_ceil(each) * Left::bytes(each, input) } else { 0 };
+        of_expansion + Left::bytes(self.output, channels)
+    }
+
+    /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32.
+    pub fn scratch(&self, format: DType) -> usize {
         let (each, read) = (self.band_rows(), self.band_pixels());
         let expanded = if self.expands() { (self.channels_at_once(read) + 1) * read } else { 0 };
         let [channels, _, columns] = self.middle;
         let projected = if self.output == 0 { 0 } else { (channels + 1 + self.output) * each * columns };
-        size_of::<f32>() * (expanded + projected)
+        // A channel of the input, or rows of one of the output.
+        let converted = match (format, self.output) {
+            (DType::BF16, 0) => each * columns,
+            (DType::BF16, _) if !self.expands() => read,
+            _ => 0,
+        };
+        size_of::<f32>() * (expanded + projected + converted)
     }
 
     fn expands(&self) -> bool {

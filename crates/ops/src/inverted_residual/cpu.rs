@@ -16,11 +16,13 @@ use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::activation::Activation;
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry};
-use crate::cpu::gemm::{Matrix, Mode, Threads, multiply};
-use crate::cpu::making::{Making, Part};
+use crate::cpu::factors::{self, Part, packed};
+use crate::cpu::gemm::{Matrix, Mode, Threads};
+use crate::cpu::gemm_bf16::Left;
+use crate::cpu::making::{self, Making};
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
-use crate::cpu::values::{Before, Elements, Stored, computed_in, dims, tensor, values};
+use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 use crate::deferred::cpu::normalisation::NormAct;
 use crate::deferred::cpu::reading::normalise;
 
@@ -29,9 +31,10 @@ impl InvertedResiduals for Flex {
         let shape = Shape::of(&x, &filters, places, 0);
         shape.reserve(x.dtype());
         computed_in!(T = x.dtype(); {
-            let (x, of_expansion, filters) = (values(&x), values(&expand.filters), values(&filters));
-            let expand = Some(Expansion { filters: &of_expansion, then: expand.normed() });
-            let y = Kernel::<T> { x: &x, shape, expand, filters: &filters, project: None }.forward();
+            let (x, of_expansion, filters) = (contiguous(&x), values(&expand.filters), values(&filters));
+            let x = x.source();
+            let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape, x));
+            let y = Kernel::<T> { x, shape, expand, filters: &filters, project: None }.forward();
             tensor(y, shape.depthwise.output())
         })
     }
@@ -48,14 +51,16 @@ impl InvertedResiduals for Flex {
         let [batch, _, rows, columns] = shape.depthwise.output();
         shape.reserve(x.dtype());
         computed_in!(T = x.dtype(); {
-            let (x, filters, project) = (values(&x), values(&depthwise.filters), values(&project));
+            let (x, filters, project) = (contiguous(&x), values(&depthwise.filters), values(&project));
+            let x = x.source();
             let of_expansion = match &expand {
                 MaybeExpanded::By(layer) => Some((layer, values(&layer.filters))),
                 MaybeExpanded::No => None,
             };
-            let expand = of_expansion.as_ref().map(|(layer, filters)| Expansion { filters, then: layer.normed() });
-            let project = Some(Projection { before: depthwise.normed(), filters: &project });
-            let y = Kernel::<T> { x: &x, shape, expand, filters: &filters, project }.forward();
+            let expand =
+                of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(), &shape, x));
+            let project = Some(Projection::new(&project, depthwise.normed(), &shape, x));
+            let y = Kernel::<T> { x, shape, expand, filters: &filters, project }.forward();
             tensor(y, [batch, output, rows, columns])
         })
     }
@@ -69,8 +74,9 @@ impl Shape {
 
     /// Reserves memory for the output and for what the threads hold.
     fn reserve(&self, dtype: DType) {
-        let held = self.described().scratch() / size_of::<f32>() * rayon::current_num_threads();
-        reserve(self.depthwise.batch * self.made() * self.depthwise.out_plane() + held, dtype);
+        let numbers = self.described().scratch(dtype) / size_of::<f32>() * rayon::current_num_threads();
+        reserve(numbers, if dtype == DType::F64 { dtype } else { DType::F32 });
+        reserve(self.depthwise.batch * self.made() * self.depthwise.out_plane(), dtype);
     }
 
     /// Channels of the output.
@@ -101,23 +107,67 @@ impl<T: Real> Normed<T> {
     }
 }
 
+/// The filters of a 1x1 convolution, some of which are used at a time.
+struct Filters<'a, T> {
+    /// `[output, input]`.
+    rows: &'a [T],
+    input: usize,
+    /// So many at a time.
+    each: usize,
+    /// The same, packed, where the map is multiplied as it is stored.
+    packed: Vec<Left>,
+}
+
+impl<'a, T: Stored> Filters<'a, T> {
+    fn new(rows: &'a [T], input: usize, each: usize, halved: bool) -> Self {
+        let some = |rows: &[T]| packed(Matrix::of(rows, rows.len() / input, input));
+        let packed = if halved { rows.chunks(each * input).map(some).collect() } else { Vec::new() };
+        Self { rows, input, each, packed }
+    }
+
+    /// Those of some outputs, which begin where some of them do.
+    fn part(&self, outputs: Range<usize>) -> factors::Filters<'_, T> {
+        match self.packed.get(outputs.start / self.each) {
+            Some(left) => factors::Filters::Packed(left),
+            None => {
+                let rows = &self.rows[outputs.start * self.input..];
+                factors::Filters::Plain(Matrix::of(rows, outputs.len(), self.input))
+            }
+        }
+    }
+}
+
 /// What is before the depthwise convolution.
 struct Expansion<'a, T> {
-    /// `[channels, input]`.
-    filters: &'a [T],
+    filters: Filters<'a, T>,
     then: Normed<T>,
+}
+
+impl<'a, T: Stored> Expansion<'a, T> {
+    /// With filters `[channels, input]`.
+    fn new(filters: &'a [T], then: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
+        let each = shape.channels_at_once();
+        Self { filters: Filters::new(filters, shape.input, each, x.multiplies_halves()), then }
+    }
 }
 
 /// What follows the depthwise convolution.
 struct Projection<'a, T> {
     before: Normed<T>,
-    /// `[output, channels]`.
-    filters: &'a [T],
+    filters: Filters<'a, T>,
+}
+
+impl<'a, T: Stored> Projection<'a, T> {
+    /// With filters `[output, channels]`.
+    fn new(filters: &'a [T], before: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
+        let filters = Filters::new(filters, shape.depthwise.channels, shape.output, x.multiplies_halves());
+        Self { before, filters }
+    }
 }
 
 /// A block; see the module.
 struct Kernel<'a, T> {
-    x: &'a [T],
+    x: Source<'a, T>,
     shape: Shape,
     expand: Option<Expansion<'a, T>>,
     /// The depthwise convolution's.
@@ -131,7 +181,7 @@ struct Band<'a, T> {
     rows: Range<usize>,
     /// The channels of the middle that it is computed from.
     channels: Range<usize>,
-    planes: Vec<Part<'a, T>>,
+    planes: Vec<making::Part<'a, T>>,
 }
 
 /// Buffers that a thread reuses for all its bands.
@@ -139,8 +189,10 @@ struct Band<'a, T> {
 struct Scratch<T> {
     /// Some channels of the expanded map.
     expanded: Vec<T>,
-    /// One of them, normalised.
+    /// One of them, normalised; or a channel of the input.
     read: Vec<T>,
+    /// The rows of the input, where they are converted.
+    wide: Vec<T>,
     /// A channel of the middle.
     convolved: Vec<T>,
     /// All of them, normalised.
@@ -152,7 +204,7 @@ struct Scratch<T> {
 impl<T: Stored> Kernel<'_, T> {
     fn forward(&self) -> Elements<T> {
         let Geometry { batch, .. } = self.shape.depthwise;
-        let mut y = Making::wide(batch * self.shape.made() * self.shape.depthwise.out_plane());
+        let mut y = Making::like(self.x, batch * self.shape.made() * self.shape.depthwise.out_plane());
         bands(&self.shape, &mut y).into_par_iter().for_each_init(Scratch::default, |scratch, band| {
             match &self.project {
                 Some(project) => self.projected(project, band, scratch),
@@ -162,13 +214,20 @@ impl<T: Stored> Kernel<'_, T> {
         y.made()
     }
 
+    /// Rounds what layers that are computed one by one would store in the format of the map.
+    fn store(&self, made: &mut [T]) {
+        if let Source::Halves(half, _) = self.x {
+            T::nearest(half, made);
+        }
+    }
+
     /// Computes a band of the middle.
     fn convolved(&self, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let mut planes = band.planes.into_iter();
-        self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, _| {
+        self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             let Some(plane) = planes.next() else { return };
-            write(plane, |plane| read.depthwise.forward(channel, x, self.filters, plane, buffer));
+            write(plane, convolved, |plane| read.depthwise.forward(channel, x, self.filters, plane, buffer));
         });
     }
 
@@ -181,14 +240,15 @@ impl<T: Stored> Kernel<'_, T> {
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             convolved.resize(pixels, T::of(0.0));
             read.depthwise.forward(channel, x, self.filters, convolved, buffer);
+            self.store(convolved);
             project.before.apply(channel, convolved, &mut middle[channel * pixels..][..pixels]);
         });
         product.resize(self.shape.output * pixels, T::of(0.0));
-        let filters = Matrix::of(project.filters, self.shape.output, channels);
-        let columns = Matrix::of(&middle, channels, pixels);
-        multiply(&mut product, pixels, Mode::Replace, filters, columns, Threads::One);
+        let columns = Part::Wide(Matrix::of(&middle, channels, pixels));
+        let filters = project.filters.part(0..self.shape.output);
+        filters.multiply(&mut product, pixels, Mode::Replace, columns, Threads::One);
         for (plane, product) in band.planes.into_iter().zip(product.chunks_exact(pixels)) {
-            write(plane, |plane| plane.copy_from_slice(product));
+            write(plane, &mut scratch.convolved, |plane| plane.copy_from_slice(product));
         }
         (scratch.middle, scratch.product) = (middle, product);
     }
@@ -204,23 +264,24 @@ impl<T: Stored> Kernel<'_, T> {
         mut work: impl FnMut(usize, &[T], &mut depthwise::Scratch<T>, &mut Vec<T>),
     ) {
         let (input, plane, pixels) = (self.shape.input, self.shape.depthwise.in_plane(), read.depthwise.in_plane());
-        let x = &self.x[sample * input * plane..][..input * plane];
-        let Scratch { expanded, read: normalised, convolved, .. } = scratch;
+        let x = self.x.chunk(sample, input * plane);
+        let Scratch { expanded, read: normalised, wide, convolved, .. } = scratch;
         // The zeros around a plane are at other places in every band.
         let mut buffer = depthwise::Scratch::default();
         let Some(expand) = &self.expand else {
             return channels.for_each(|channel| {
-                work(channel, &x[channel * plane + read.first..][..pixels], &mut buffer, convolved);
+                let first = channel * plane + read.first;
+                work(channel, x.part(first..first + pixels).read(normalised, Threads::One), &mut buffer, convolved);
             });
         };
         let at_once = self.shape.channels_at_once().min(channels.len());
         expanded.resize(at_once * pixels, T::of(0.0));
         normalised.resize(pixels, T::of(0.0));
-        let rows = Matrix::of_rows(&x[read.first..], input, pixels, plane);
+        let rows = x.factor(plane, read.first..read.first + pixels, wide, Threads::One);
         for first in channels.clone().step_by(at_once) {
             let some = first..(first + at_once).min(channels.end);
-            let filters = Matrix::of(&expand.filters[first * input..], some.len(), input);
-            multiply(expanded, pixels, Mode::Replace, filters, rows, Threads::One);
+            expand.filters.part(some.clone()).multiply(expanded, pixels, Mode::Replace, rows, Threads::One);
+            self.store(&mut expanded[..some.len() * pixels]);
             for (index, channel) in some.enumerate() {
                 expand.then.apply(channel, &expanded[index * pixels..][..pixels], normalised);
                 work(channel, normalised, &mut buffer, convolved);
@@ -229,9 +290,9 @@ impl<T: Stored> Kernel<'_, T> {
     }
 }
 
-/// Lets `work` write a part of the output.
-fn write<T: Stored>(part: Part<'_, T>, work: impl FnOnce(&mut [T])) {
-    part.begin(Threads::One).write(&mut Vec::new(), Before::Anything, Threads::One, work);
+/// Lets `work` write a part of the output, in a buffer if it is rounded from there.
+fn write<T: Stored>(part: making::Part<'_, T>, buffer: &mut Vec<T>, work: impl FnOnce(&mut [T])) {
+    part.begin(Threads::One).write(buffer, Before::Anything, Threads::One, work);
 }
 
 /// Divides an output into bands, sample by sample. Bands of the middle are of as many channels as are expanded at a time, those of a

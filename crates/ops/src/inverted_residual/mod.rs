@@ -13,7 +13,8 @@
 //! and `y`, and exist only for one band of one sample at a time, in the cache of the core that computes it. Rows of `u` that two bands
 //! need are computed twice.
 //!
-//! Every sum has the order of the operations that compute a map after the other, so the bits are theirs, whatever the bands are.
+//! Every sum has the order of the operations that compute a map after the other, and what these store in a half format is rounded, so the
+//! bits are theirs, whatever the bands are.
 //! There are no gradients.
 
 mod bands;
@@ -21,7 +22,7 @@ mod cpu;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use crate::activation::Activation;
 use crate::convolution::Places;
@@ -60,10 +61,10 @@ impl NormedConvolution {
     }
 }
 
-/// Whether [`expanded_depthwise`] and [`inverted_residual`] support a map: of float32, and of float64, on the CPU and outside any gradient
-/// graph.
+/// Whether [`expanded_depthwise`] and [`inverted_residual`] support a map: of a format that they are computed in, on the CPU and outside any
+/// gradient graph.
 pub fn infers_inverted_residuals(x: &Tensor<4>) -> bool {
-    on_cpu(x) && matches!(x.dtype(), DType::F32 | DType::F64) && !x.is_autodiff()
+    on_cpu(x) && InvertedResidualShape::has_bands(x.dtype()) && !x.is_autodiff()
 }
 
 /// The depthwise convolution of a map of more channels: `expand`, normalised and activated, and then the convolution with `filters`
