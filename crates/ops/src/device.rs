@@ -37,6 +37,16 @@ pub fn infers_samples_alone(device: &Device) -> bool {
     is_cpu(device.clone())
 }
 
+/// Into how many parts so many images of a height and a width are divided where each is inferred alone, each part on threads of its own at
+/// first: at least 1, at most as many as threads or images.
+pub fn inferred_apart(images: usize, [height, width]: [usize; 2], threads: usize) -> usize {
+    /// Pixels of images for which it pays that a thread prepares the filters of all layers for itself, which takes memory for each thread,
+    /// too.
+    const PIXELS: usize = 1 << 14;
+    let worth = images.saturating_mul(height).saturating_mul(width) / PIXELS;
+    worth.min(threads).min(images).max(1)
+}
+
 /// Whether sums over samples on a device are taken in one fixed order, so that a training step has the same bits however it is cut. They
 /// are on the CPU, where a step is computed one normalisation group at a time. On other devices, kernels follow from the size of
 /// the batch.

@@ -58,8 +58,8 @@ pub use cpu::multiplies_bf16;
 pub use cpu::peak::{Peak, measured_peak};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, channels_at_once, supports_residual_add};
 pub use device::{
-    by_planes, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups, serves_on_cpu,
-    sums_in_a_fixed_order,
+    by_planes, inferred_apart, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups,
+    serves_on_cpu, sums_in_a_fixed_order,
 };
 #[cfg(feature = "cuda")]
 pub use device_vector::DeviceVector;

@@ -25,9 +25,6 @@ pub(crate) struct Logits {
     pub views: Vec<Vec<f32>>,
 }
 
-/// Pixels of images for which it pays that a thread prepares the filters of all layers for itself, which takes memory for each thread, too.
-const PIXELS: usize = 1 << 14;
-
 /// What gives the logits of some rows.
 type Ask<'a> = &'a (dyn Fn(Range<usize>) -> Result<Vec<Logits>, String> + Sync);
 
@@ -50,9 +47,11 @@ pub(crate) fn logits_of<const D: usize, M: Trainable<D>>(
     let asked = Asked { model, batch, device, precision, views };
     let [_, _, height, width] = batch.shape;
     let count = rows.len();
-    let worth = count * height * width / PIXELS;
-    let at_most = if ops::infers_samples_alone(device) { worth.min(rayon::current_num_threads()) } else { 1 };
-    in_parts(rows, at_most, &|part| asked.of(part)).map_err(|reason| TrainError::of_device(None, count, &reason))
+    let parts = match ops::infers_samples_alone(device) {
+        true => ops::inferred_apart(count, [height, width], rayon::current_num_threads()),
+        false => 1,
+    };
+    in_parts(rows, parts, &|part| asked.of(part)).map_err(|reason| TrainError::of_device(None, count, &reason))
 }
 
 /// What `ask` says of some rows, in at most so many parts at once. Compiled once, whatever is asked.

@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
-use kindling_ops::{ConvScratch, channels_at_once};
+use kindling_ops::{ConvScratch, channels_at_once, inferred_apart};
 
 use super::Target;
 use super::cuda;
@@ -193,9 +193,20 @@ impl Pass<'_> {
         match node.kind {
             Kind::Depthwise { .. } if node.reads => self.read(index) + self.converted(&[node.output]),
             Kind::Depthwise { .. } => self.converted(&[node.inputs[0], node.output]),
-            _ if node.reads => self.convolution(index).forward_of_reading() as u64,
-            _ => self.convolution(index).forward() as u64,
+            _ if node.reads => self.convolution(index).forward_of_reading() as u64 + self.prepared_again(index),
+            _ => self.convolution(index).forward() as u64 + self.prepared_again(index),
         }
+    }
+
+    /// Filters of a dense convolution that does not train, of which an evaluation prepares copies for the images that it computes beside
+    /// others. Where the convolution trains, its step takes more than its evaluation.
+    fn prepared_again(&self, index: usize) -> u64 {
+        if !self.graph.nodes[index].frozen {
+            return 0;
+        }
+        let FeatureMap { height, width, .. } = self.graph.maps[0];
+        let parts = inferred_apart(self.situation.micro_batch, [height, width], self.threads());
+        ((parts - 1) * self.convolution(index).prepared()) as u64
     }
 
     /// What a depthwise convolution or a pool holds of a map at a time: a float32 plane for each thread.

@@ -62,6 +62,12 @@ impl ConvScratch {
         self.way().gradients_of_reading()
     }
 
+    /// Bytes of the filters in the form that products need, which every call of the convolution prepares once.
+    pub fn prepared(&self) -> usize {
+        let way = self.way();
+        bytes(filters::size(&way.shape, way.halved)) + way.packed(&way.shape)
+    }
+
     /// Whether the gradient of a normalised map, which needs sums over all samples, waits for them in float32 though the map is of a half
     /// format. Where maps are multiplied as they are stored, it waits in their format.
     pub fn waits_in_float32(&self) -> bool {
