@@ -21,8 +21,11 @@ const GROUP: usize = 3;
 /// beyond float32 on some processors. Half formats need more still.
 const SIZES: [(Precision, usize); 3] = [(Precision::F32, 48), (Precision::Bf16, 64), (Precision::F16, 64)];
 /// One in every step: memory is short for good, a micro-batch later than the first fails, and a graph is left behind.
-const FAULTS: &str =
-    "oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase=optimizer";
+fn faults(precision: Precision) -> String {
+    // The first updates in f16 may be left out, until the scale of the loss is low enough.
+    let last = if precision == Precision::F16 { "finite-check" } else { "optimizer" };
+    format!("oom@step=1,phase=backward,micro=1;toolarge@step=2,phase=forward,micro=1;panic@step=3,phase={last}")
+}
 
 fn run(model: &str, faults: &str, augment: &Augment, train: &TrainConfig) -> Outcome {
     let (drop_rate, drop_path_rate) = (Some(0.2), Some(0.2));
@@ -47,7 +50,7 @@ fn whatever_is_computed_at_once(model: &str, augment: &Augment, config: &TrainCo
     let in_groups = TrainConfig { activation_checkpointing: Some(Checkpointing::None), ..at_once(GROUP) };
     let straight = run(model, "", augment, &in_groups);
     assert!(straight.levers().is_empty());
-    let disturbed = run(model, FAULTS, augment, &at_once(BATCH));
+    let disturbed = run(model, &faults(config.precision), augment, &at_once(BATCH));
     assert_eq!(disturbed.levers().len(), 3);
     disturbed.assert_same_bits(&straight, "the whole batch was asked for at once, and memory ran out");
 }
