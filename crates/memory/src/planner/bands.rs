@@ -12,8 +12,7 @@ impl Pass<'_> {
     pub(super) fn is_inside(&self, index: usize) -> bool {
         let node = &self.graph.nodes[index];
         let on_cpu = matches!(self.situation.target, Target::Cpu { .. });
-        let has_bands = InvertedResidualShape::has_bands(self.situation.precision.dtype().into());
-        node.inside && node.frozen && on_cpu && has_bands
+        node.inside && node.frozen && on_cpu && InvertedResidualShape::has_bands(self.format())
     }
 
     /// The operation whose output this one reads without its being stored.
@@ -43,7 +42,6 @@ impl Pass<'_> {
             reach,
             stride,
         };
-        let format = self.situation.precision.dtype().into();
-        (self.threads() * shape.scratch(format) + shape.packed(format)) as u64
+        (self.threads() * shape.scratch(self.format()) + shape.packed(self.format())) as u64
     }
 }

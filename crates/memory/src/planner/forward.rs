@@ -165,6 +165,11 @@ impl Pass<'_> {
         if held.view { self.map_bytes(value) } else { 0 }
     }
 
+    /// The format of maps.
+    pub(super) fn format(&self) -> DType {
+        self.situation.precision.dtype().into()
+    }
+
     /// Whether maps are of a half format that is widened and rounded piece by piece, as on the CPU.
     pub(super) fn halves(&self) -> bool {
         !self.on_cuda() && self.situation.precision.bytes() < size_of::<f32>()
@@ -246,7 +251,7 @@ impl Pass<'_> {
             dilation,
             before,
             threads: self.threads(),
-            format: if self.on_cuda() { DType::F32 } else { self.situation.precision.dtype().into() },
+            format: if self.on_cuda() { DType::F32 } else { self.format() },
         }
     }
 

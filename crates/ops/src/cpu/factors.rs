@@ -4,12 +4,18 @@
 //! values that are normalised while they are read, are rounded to bf16 for that, as they are on GPUs. All other products are those of
 //! [`gemm`], in the number type that is computed in.
 
+use burn::tensor::DType;
 use half::bf16;
 
 use super::gemm::{self, Matrix, Mode, Threads, as_singles, as_singles_mut};
 use super::gemm_bf16;
 use super::real::Real;
 use crate::reserve;
+
+/// Whether maps of a format are multiplied as they are stored.
+pub(crate) fn multiplies_as_stored(format: DType) -> bool {
+    format == DType::BF16 && gemm_bf16::available()
+}
 
 /// The left factor of products of filters.
 #[derive(Clone, Copy)]

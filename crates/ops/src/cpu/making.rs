@@ -20,10 +20,8 @@ use rayon::prelude::*;
 
 use super::bits::Bits;
 use super::gemm::Threads;
+use super::halves::SHARE;
 use super::values::{Elements, Source, Stored, Target};
-
-/// Elements that one thread fills at a time where all threads share a part.
-const SHARE: usize = 1 << 16;
 
 /// So many elements, which are made in parts.
 pub(crate) struct Making<T> {

@@ -5,7 +5,8 @@ use std::ops::Range;
 use burn::tensor::DType;
 
 use crate::convolution::cpu::depthwise::Geometry;
-use crate::cpu::gemm_bf16::{self, Left};
+use crate::cpu::factors::multiplies_as_stored;
+use crate::cpu::gemm_bf16::Left;
 
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
 const LARGE: usize = 512 << 10;
@@ -55,13 +56,13 @@ impl InvertedResidualShape {
 
     /// Whether maps of a format are computed in bands: float32, float64, and bf16 where it is multiplied as it is stored.
     pub fn has_bands(format: DType) -> bool {
-        matches!(format, DType::F32 | DType::F64) || (format == DType::BF16 && gemm_bf16::available())
+        matches!(format, DType::F32 | DType::F64) || multiplies_as_stored(format)
     }
 
     /// Bytes of the packed filters that all threads share.
     pub fn packed(&self, format: DType) -> usize {
         let ([input, ..], [channels, ..]) = (self.input, self.middle);
-        if format != DType::BF16 || !gemm_bf16::available() {
+        if !multiplies_as_stored(format) {
             return 0;
         }
         let each = self.channels_at_once(self.band_pixels());

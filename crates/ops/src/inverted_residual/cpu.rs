@@ -191,8 +191,6 @@ struct Scratch<T> {
     expanded: Vec<T>,
     /// One of them, normalised; or a channel of the input.
     read: Vec<T>,
-    /// The rows of the input, where they are converted.
-    wide: Vec<T>,
     /// A channel of the middle.
     convolved: Vec<T>,
     /// All of them, normalised.
@@ -265,7 +263,7 @@ impl<T: Stored> Kernel<'_, T> {
     ) {
         let (input, plane, pixels) = (self.shape.input, self.shape.depthwise.in_plane(), read.depthwise.in_plane());
         let x = self.x.chunk(sample, input * plane);
-        let Scratch { expanded, read: normalised, wide, convolved, .. } = scratch;
+        let Scratch { expanded, read: normalised, convolved, .. } = scratch;
         // The zeros around a plane are at other places in every band.
         let mut buffer = depthwise::Scratch::default();
         let Some(expand) = &self.expand else {
@@ -277,7 +275,9 @@ impl<T: Stored> Kernel<'_, T> {
         let at_once = self.shape.channels_at_once().min(channels.len());
         expanded.resize(at_once * pixels, T::of(0.0));
         normalised.resize(pixels, T::of(0.0));
-        let rows = x.factor(plane, read.first..read.first + pixels, wide, Threads::One);
+        // No map with bands is widened before it is multiplied.
+        let mut wide = Vec::new();
+        let rows = x.factor(plane, read.first..read.first + pixels, &mut wide, Threads::One);
         for first in channels.clone().step_by(at_once) {
             let some = first..(first + at_once).min(channels.end);
             expand.filters.part(some.clone()).multiply(expanded, pixels, Mode::Replace, rows, Threads::One);

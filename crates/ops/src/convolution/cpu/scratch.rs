@@ -8,6 +8,7 @@ use super::filters;
 use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd;
+use crate::cpu::factors::multiplies_as_stored;
 use crate::cpu::gemm_bf16::{self, Left};
 
 /// A dense convolution on the CPU. Of maps of a half format it widens pieces to float32. Where the processor multiplies numbers of bf16,
@@ -64,8 +65,7 @@ impl ConvScratch {
 
     /// Bytes of the filters in the form that products need, which every call of the convolution prepares once.
     pub fn prepared(&self) -> usize {
-        let way = self.way();
-        bytes(filters::size(&way.shape, way.halved)) + way.packed(&way.shape)
+        self.way().prepared()
     }
 
     /// Whether the gradient of a normalised map, which needs sums over all samples, waits for them in float32 though the map is of a half
@@ -80,7 +80,7 @@ impl ConvScratch {
         let ([input, height, width], [output, rows, columns]) = (input, output);
         let out = [rows, columns];
         let shape = Dense { batch, input, output, height, width, kernel, stride, dilation, before, out };
-        let halved = format == DType::BF16 && gemm_bf16::available();
+        let halved = multiplies_as_stored(format);
         Way { shape, threads, halves: format.size() < size_of::<f32>(), halved }
     }
 }
@@ -98,7 +98,7 @@ struct Way {
 impl Way {
     fn forward(&self) -> usize {
         let shape = &self.shape;
-        bytes(filters::size(shape, self.halved) + self.product(shape)) + self.packed(shape)
+        bytes(self.product(shape)) + self.prepared()
     }
 
     fn forward_of_reading(&self) -> usize {
@@ -107,8 +107,7 @@ impl Way {
         let read = if shape.pointwise() { shape.input * pixels } else { shape.in_sample() };
         let made = if shape.pointwise() { shape.output * pixels } else { self.written(shape) };
         let halves = if self.halves { made } else { 0 };
-        let made_of = filters::size(shape, self.halved) + self.product_of_wide(shape);
-        bytes(self.at_once() * (read + halves) + made_of) + self.packed(shape)
+        bytes(self.at_once() * (read + halves) + self.product_of_wide(shape)) + self.prepared()
     }
 
     fn weight_gradient(&self) -> usize {
@@ -170,6 +169,11 @@ impl Way {
             Some(_) => filters::turned_size(&self.shape, self.halved),
             None => 0,
         }
+    }
+
+    /// Bytes of the filters in the form that products need.
+    fn prepared(&self) -> usize {
+        bytes(filters::size(&self.shape, self.halved)) + self.packed(&self.shape)
     }
 
     /// Bytes of packed filters.
