@@ -63,4 +63,4 @@ pub use short_run::{SHORT_STEPS, ShortRuns};
 pub use tasks::{CLASSIFICATION, OfEachTask, SEGMENTATION, Task, When};
 pub use tensors::{Stored, Tensors, read_tensors, write_tensors};
 pub use volumes::{SPACING, VOLUME, VolumeFile, empty_planes, volume_folder};
-pub use watch::{budget_with_room_for, watched};
+pub use watch::{budget_with_room_for, sizes_along, watched};

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -17,34 +16,52 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// # Panics
 /// If it cannot be started, or has not ended after `at_most`: then it is killed.
 pub fn watched(command: &mut Command, at_most: Duration) -> (Outcome, u64) {
-    let what = format!("{command:?}");
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let child = child.unwrap_or_else(|error| panic!("{what} cannot be started: {error}"));
-    let (id, ended, began) = (child.id(), Arc::new(AtomicBool::new(false)), Instant::now());
-    let over = ended.clone();
-    let looking = std::thread::spawn(move || {
-        let (mut peak, mut late) = (0, false);
-        while !over.load(Ordering::Relaxed) {
-            peak = peak.max(peak_of(id).unwrap_or(0));
-            if began.elapsed() > at_most && !late {
-                late = true;
-                let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
-            }
-            std::thread::sleep(PAUSE);
-        }
-        (peak, late)
-    });
-    let output = child.wait_with_output().unwrap_or_else(|error| panic!("{what}: {error}"));
-    ended.store(true, Ordering::Relaxed);
-    let (peak, late) = looking.join().expect("the thread only looks");
-    let outcome = Outcome::new(what, &output);
-    assert!(!late, "it had not ended after {at_most:?}\n{}", outcome.all());
+    let mut peak = 0;
+    let outcome = looked_at(command, at_most, PAUSE, |id| peak = peak.max(in_memory(id, "VmHWM:").unwrap_or(0)));
     (outcome, peak)
 }
 
-fn peak_of(id: u32) -> Option<u64> {
+/// Runs a command to its end and returns how many bytes its process occupied, every `pause`.
+///
+/// # Panics
+/// As [`watched`].
+pub fn sizes_along(command: &mut Command, at_most: Duration, pause: Duration) -> (Outcome, Vec<u64>) {
+    let mut sizes = Vec::new();
+    let outcome = looked_at(command, at_most, pause, |id| sizes.extend(in_memory(id, "VmRSS:")));
+    (outcome, sizes)
+}
+
+fn looked_at(command: &mut Command, at_most: Duration, pause: Duration, mut look: impl FnMut(u32) + Send) -> Outcome {
+    let what = format!("{command:?}");
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let child = child.unwrap_or_else(|error| panic!("{what} cannot be started: {error}"));
+    let (id, ended, began) = (child.id(), AtomicBool::new(false), Instant::now());
+    let (output, late) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            let mut late = false;
+            while !ended.load(Ordering::Relaxed) {
+                look(id);
+                if began.elapsed() > at_most && !late {
+                    late = true;
+                    let _ = Command::new("kill").args(["-9", &id.to_string()]).status();
+                }
+                std::thread::sleep(pause);
+            }
+            late
+        });
+        let output = child.wait_with_output();
+        ended.store(true, Ordering::Relaxed);
+        (output, looking.join().expect("the thread only looks"))
+    });
+    let outcome = Outcome::new(what.clone(), &output.unwrap_or_else(|error| panic!("{what}: {error}")));
+    assert!(!late, "it had not ended after {at_most:?}\n{}", outcome.all());
+    outcome
+}
+
+/// What the kernel tells of the memory of a process, in bytes.
+fn in_memory(id: u32, what: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(what))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }
 

@@ -12,6 +12,7 @@
 //!   residual additions.
 //! - `inverted_residual`: blocks of expansion, depthwise convolution and projection in inference on the CPU, without the maps between.
 //! - `pixel_sums`: sums over the pixels of an image and their gradients, of which losses of segmentation are made.
+//! - `softmax`: the probabilities of the classes of each pixel, on the CPU and without gradients.
 //! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
 //! - `sum`: the sum and the mean of all numbers of a tensor.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
@@ -19,7 +20,7 @@
 //! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
 //! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
 //! before it is allocated). A module uses only those after it in this order: inverted_residual; deferred, squeeze_excite, optimizer;
-//! convolution, statistics, pixel_sums, resize, sum; activation; the shared modules.
+//! convolution, statistics, pixel_sums, resize, softmax, sum; activation; the shared modules.
 //!
 //! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
 //!
@@ -44,6 +45,7 @@ mod optimizer;
 mod pixel_sums;
 pub mod reserve;
 mod resize;
+mod softmax;
 mod squeeze_excite;
 mod statistics;
 mod sum;
@@ -69,6 +71,7 @@ pub use inverted_residual::{
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use pixel_sums::{PIXEL_SUMS, pixel_sums, sums_pixels};
 pub use resize::{Interpolation, resize};
+pub use softmax::softmax_of_pixels;
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};
 pub use sum::{mean, sum};

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use kindling_data::{BadSample, HostBatch, IGNORED, Loader, Mask};
 use kindling_metrics::{Score, VoxelCounts};
-use rayon::prelude::*;
+use kindling_ops::softmax_of_pixels;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrainError;
@@ -82,50 +82,10 @@ pub fn segment<M: Trainable<4>>(
 ) -> Result<Vec<SegmentedImage>, TrainError> {
     let of_image = |logits: Logits| {
         let shape = <[usize; 3]>::try_from(logits.shape).unwrap_or_default();
-        let of_view = |view: Vec<f32>| by_pixel(&view, shape[0]);
+        let of_view = |view: Vec<f32>| softmax_of_pixels(&view, shape[0]);
         SegmentedImage { shape, probabilities: mean(logits.views.into_iter().map(of_view).collect()) }
     };
     Ok(logits_of(model, batch, rows, inference)?.into_iter().map(of_image).collect())
-}
-
-/// Pixels that one thread takes at a time.
-const PIXELS: usize = 1 << 14;
-
-/// The softmax over the classes of each pixel; `logits` are `[classes, pixels]`. Plane by plane, which is fast for many pixels, and the
-/// same for any number of threads.
-pub(crate) fn by_pixel(logits: &[f32], classes: usize) -> Vec<f64> {
-    let pixels = (logits.len() / classes.max(1)).max(1);
-    let mut probabilities = vec![0.0; logits.len()];
-    // Some pixels of every plane at a time.
-    let mut parts: Vec<Vec<&mut [f64]>> = (0..pixels.div_ceil(PIXELS)).map(|_| Vec::with_capacity(classes)).collect();
-    for plane in probabilities.chunks_exact_mut(pixels) {
-        parts.iter_mut().zip(plane.chunks_mut(PIXELS)).for_each(|(planes, part)| planes.push(part));
-    }
-    parts.into_par_iter().enumerate().for_each(|(number, planes)| {
-        let of_plane = |class: usize, count: usize| &logits[class * pixels + number * PIXELS..][..count];
-        softmax(planes, of_plane);
-    });
-    probabilities
-}
-
-/// The softmax over the classes of some pixels, of which `planes` are to hold the probabilities and `logits` gives the logits of a class.
-fn softmax<'a>(mut planes: Vec<&mut [f64]>, logits: impl Fn(usize, usize) -> &'a [f32]) {
-    let count = planes.first().map_or(0, |plane| plane.len());
-    let mut largest = vec![f32::NEG_INFINITY; count];
-    for class in 0..planes.len() {
-        largest.iter_mut().zip(logits(class, count)).for_each(|(largest, logit)| *largest = largest.max(*logit));
-    }
-    let mut sums = vec![0.0; count];
-    for (class, plane) in planes.iter_mut().enumerate() {
-        let of_pixels = plane.iter_mut().zip(logits(class, count)).zip(&largest).zip(&mut sums);
-        for (((power, &logit), &largest), sum) in of_pixels {
-            *power = (f64::from(logit) - f64::from(largest)).exp();
-            *sum += *power;
-        }
-    }
-    for plane in planes {
-        plane.iter_mut().zip(&sums).for_each(|(power, sum)| *power /= sum);
-    }
 }
 
 /// Evaluates a model on every sample a loader gives, which has their masks, at the size of the model's input.
@@ -293,14 +253,5 @@ mod tests {
             SegmentedImage { shape: [3, 1, 3], probabilities: vec![0.2, 0.4, 0.1, 0.5, 0.4, 0.1, 0.3, 0.2, 0.8] };
         assert_eq!(image.mask(), Mask { width: 3, height: 1, classes: vec![1, 0, 2] });
         assert_eq!(image.cost(&[1, IGNORED, IGNORED], 0.0), -(0.5f64.ln()));
-    }
-
-    #[test]
-    fn the_probabilities_of_each_pixel_add_up_to_one() {
-        let found = by_pixel(&[0.0, 1.0, 2.0, 3.0, -1.0, 1000.0], 3);
-        for pixel in 0..2 {
-            assert!(((0..3).map(|class| found[class * 2 + pixel]).sum::<f64>() - 1.0).abs() < 1e-12);
-        }
-        assert_eq!(found[5], 1.0);
     }
 }

@@ -5,12 +5,13 @@
 //! time as fit, whatever the size of the image, and added in their order on the host.
 
 use kindling_data::{Blend, BlendedRows, HostBatch, Image, Loader, Mask, Preprocess, Windows};
+use kindling_ops::softmax_of_pixels;
 
 use crate::error::TrainError;
 use crate::inference::Inference;
 use crate::logits::logits_of;
 use crate::pieces::Pieces;
-use crate::segmented::{Counted, ImageCounts, PixelEvaluation, SegmentedImage, by_pixel};
+use crate::segmented::{Counted, ImageCounts, PixelEvaluation, SegmentedImage};
 use crate::trainable::Trainable;
 use crate::views::mean;
 
@@ -83,7 +84,7 @@ fn batch_of(windows: &Windows, image: &Image, preprocess: &Preprocess, rows: std
 /// The probabilities of rows, from the logits of each view.
 fn answer(views: &[BlendedRows], classes: usize, width: usize) -> SegmentedImage {
     let height = views.first().map_or(0, |rows| rows.height);
-    let probabilities = mean(views.iter().map(|rows| by_pixel(&rows.values, classes)).collect());
+    let probabilities = mean(views.iter().map(|rows| softmax_of_pixels(&rows.values, classes)).collect());
     SegmentedImage { shape: [classes, height, width], probabilities }
 }
 

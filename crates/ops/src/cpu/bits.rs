@@ -8,8 +8,8 @@
 //! [`Bits`] lends its places as numbers only when they have been written: memory of a slice has been, and blank memory is filled with zeros
 //! first ([`Bits::fill`]), or has been rounded into. Blank places are counted once, when all of them have been written: by
 //! [`Stored::round`], which writes as many as it gets numbers, which is asserted; or column by column, each beginning where
-//! the one before ended. What was counted is blank no more. Only initialised values are written to places, so memory of a slice stays
-//! what it is.
+//! the one before ended; a convolution writes all of them, in every row, as it promises. What was counted is blank no more. Only
+//! initialised values are written to places, so memory of a slice stays what it is.
 
 #![allow(unsafe_code)]
 
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 
 use super::gemm::Threads;
+use super::gemm_bf16::{Output, Pixels, Strip, Taps};
 use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 
 /// See the module.
@@ -140,11 +141,7 @@ impl<'a> Bits<'a> {
         from: &Lines<'_, T>,
         threads: Threads,
     ) {
-        // Out of order, or of a matrix that is not whole.
-        if self.blank.as_ref().is_some_and(|blank| blank.columns != columns.start || !self.len().is_multiple_of(stride))
-        {
-            self.fill();
-        }
+        self.begin_columns(stride, &columns);
         let (half, &Lines { values, of_row, of_line, width }) = (self.half, from);
         let row = |(row, places): (usize, &mut [MaybeUninit<u16>])| {
             for (line, places) in places[columns.clone()].chunks_mut(width).enumerate() {
@@ -155,6 +152,31 @@ impl<'a> Bits<'a> {
             Threads::One => self.places.chunks_exact_mut(stride).enumerate().for_each(row),
             Threads::All => self.places.par_chunks_exact_mut(stride).enumerate().for_each(row),
         }
+        self.end_columns(stride, &columns);
+    }
+
+    /// Writes some pixels of all planes of a convolution, as bf16.
+    ///
+    /// # Panics
+    /// If these are not places of bf16, or as [`Taps::convolve`].
+    pub(crate) fn convolve(&mut self, taps: &Taps, strip: &Strip<'_>, pixels: Pixels, threads: Threads) {
+        assert_eq!(self.half, Half::Bf16, "a convolution with factors of bf16 writes bf16");
+        let columns = pixels.first..pixels.first + pixels.rows * pixels.width;
+        self.begin_columns(pixels.plane, &columns);
+        taps.convolve(strip, pixels, &mut Output::Halves(self.places), threads);
+        self.end_columns(pixels.plane, &columns);
+    }
+
+    /// Columns that come out of order, or of a matrix that is not whole, are written after zeros.
+    fn begin_columns(&mut self, stride: usize, columns: &Range<usize>) {
+        let whole = self.len().is_multiple_of(stride);
+        if self.blank.as_ref().is_some_and(|blank| blank.columns != columns.start || !whole) {
+            self.fill();
+        }
+    }
+
+    /// Says that these columns have been written.
+    fn end_columns(&mut self, stride: usize, columns: &Range<usize>) {
         match &mut self.blank {
             Some(_) if columns.end == stride => self.count(),
             Some(blank) => blank.columns = columns.end,

@@ -36,6 +36,16 @@ pub(crate) fn packed<T: Real>(filters: Matrix<'_, T>) -> gemm_bf16::Left {
     gemm_bf16::Left::new(as_singles(filters))
 }
 
+/// The same for filters `[filters, channels, taps]` that strips of a map are multiplied with.
+///
+/// # Panics
+/// If they are not float32, or the keeper of memory refuses.
+pub(crate) fn taps<T: Real>(weight: &[T], shape: [usize; 3]) -> gemm_bf16::Taps {
+    let [filters, channels, taps] = shape;
+    reserve::bytes(gemm_bf16::Taps::bytes(filters, channels, taps));
+    gemm_bf16::Taps::new(as_singles(Matrix::of(weight, filters, channels * taps)).values, shape)
+}
+
 /// A part of a map, as a factor.
 #[derive(Clone, Copy)]
 pub(crate) enum Part<'a, T> {

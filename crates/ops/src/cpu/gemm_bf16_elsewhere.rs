@@ -1,5 +1,7 @@
 //! Products of factors rounded to bf16, on processors without an instruction for them: there are none.
 
+use std::mem::MaybeUninit;
+
 use super::matrix::{Matrix, Mode, RowsAt, Threads};
 
 /// Whether this processor has the instructions: no.
@@ -34,9 +36,51 @@ impl Left {
     pub(crate) fn multiply<T>(&self, _: &mut [f32], _: usize, _: Mode, _: Matrix<'_, T>, _: Threads) {
         match *self {}
     }
+}
+
+/// Packed filters of a convolution, which nobody has.
+pub(crate) enum Taps {}
+
+/// Pairs of channels, of which nobody makes any.
+pub(crate) struct Strip<'a> {
+    pub(crate) pairs: &'a [u32],
+    pub(crate) starts: &'a [usize],
+    pub(crate) width: usize,
+}
+
+impl Strip<'_> {
+    pub(crate) const BEYOND: usize = 0;
+}
+
+/// Where nothing is written.
+pub(crate) enum Output<'a> {
+    Singles(&'a mut [f32]),
+    Halves(&'a mut [MaybeUninit<u16>]),
+}
+
+/// The pixels of an output.
+#[derive(Clone, Copy)]
+pub(crate) struct Pixels {
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) plane: usize,
+}
+
+impl Taps {
+    /// Bytes of packed filters: none.
+    pub(crate) fn bytes(_: usize, _: usize, _: usize) -> usize {
+        0
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn new<T>(_: &[T], _: [usize; 3]) -> Self {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
 
     /// Nobody calls this.
-    pub(crate) fn multiply_rows<T>(&self, _: &mut [f32], _: usize, _: RowsAt<'_, T>, _: Threads) {
+    pub(crate) fn convolve(&self, _: &Strip<'_>, _: Pixels, _: &mut Output<'_>, _: Threads) {
         match *self {}
     }
 }

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 
 use super::filters::Filters;
 use super::shape::Dense;
-use super::strips::Strips;
+use super::strips::{Channels, Planes, Strips};
 use super::winograd;
 use crate::cpu::factors::{self, Part};
 use crate::cpu::gemm::{Matrix, Mode, Threads};
@@ -168,8 +168,8 @@ impl Dense {
         if let Filters::Transformed(filters) = filters {
             return winograd::forward(self, x, filters, y);
         }
-        if let (Filters::Packed(filters), Some(strips)) = (filters, Strips::of(self)) {
-            return strips.forward(x, filters, &mut y);
+        if self.forward_in_strips(&Planes { map: x, plane: self.height * self.width }, filters, &mut y) {
+            return;
         }
         let Some(filters) = filters.factor(self) else { return };
         if self.pointwise() {
@@ -181,6 +181,33 @@ impl Dense {
                 filters.multiply(y, stride, Mode::Replace, tile, threads);
             });
         });
+    }
+
+    /// Computes the output from strips of a map, if the filters are prepared for that. Returns whether they are.
+    pub(crate) fn forward_in_strips<T: Stored>(
+        &self,
+        x: &dyn Channels,
+        filters: &Filters<'_, T>,
+        y: &mut Target<'_, T>,
+    ) -> bool {
+        let (Filters::Taps(filters), Some(strips)) = (filters, Strips::of(self)) else { return false };
+        strips.forward(x, filters, y);
+        true
+    }
+
+    /// Adds the gradient of the weight to `dw` by products with factors of bf16, from strips of both maps, if this convolution is
+    /// computed in them. Returns whether it is.
+    pub(crate) fn backward_weight_in_strips<T: Stored>(
+        &self,
+        x: &dyn Channels,
+        dy: Source<'_, T>,
+        dw: &mut [T],
+    ) -> bool {
+        let strips = Strips::of(self);
+        if let Some(strips) = &strips {
+            strips.add_gradient(x, &Planes { map: dy, plane: self.out_plane() }, dw);
+        }
+        strips.is_some()
     }
 
     /// The product of filters and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
@@ -206,8 +233,9 @@ impl Dense {
         if winograd::serves(self, dy.multiplies_halves()) {
             return winograd::backward_weight(self, x, dy, dw);
         }
-        if let (true, Some(strips)) = (x.multiplies_halves() || dy.multiplies_halves(), Strips::of(self)) {
-            return strips.add_gradient(x, dy, dw);
+        let planes = Planes { map: x, plane: self.height * self.width };
+        if (x.multiplies_halves() || dy.multiplies_halves()) && self.backward_weight_in_strips(&planes, dy, dw) {
+            return;
         }
         let (plane, threads) = (self.out_plane(), self.threads());
         let (mut wide, mut made) = (Vec::new(), Vec::new());

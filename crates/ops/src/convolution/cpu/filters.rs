@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use super::shape::Dense;
+use super::strips::Strips;
 use super::winograd;
-use crate::cpu::factors::{self, packed};
+use crate::cpu::factors::{self, packed, taps};
 use crate::cpu::gemm::Matrix;
-use crate::cpu::gemm_bf16::Left;
+use crate::cpu::gemm_bf16::{Left, Taps};
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 
@@ -16,6 +17,8 @@ pub(crate) enum Filters<'a, T: Clone> {
     Rows(Cow<'a, [T]>),
     /// The same, rounded to bf16 and packed.
     Packed(Left),
+    /// Rounded to bf16 and packed for [`super::strips`].
+    Taps(Taps),
     /// Transformed for [`winograd::forward`].
     Transformed(winograd::Filters<T>),
 }
@@ -24,7 +27,7 @@ impl<'a, T: Real> Filters<'a, T> {
     /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`. `halved` says whether its products have factors of bf16.
     pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
         if halved {
-            return Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan())));
+            return Self::halved(shape, weight);
         }
         if !winograd::serves(shape, halved) {
             return Self::Rows(weight.into());
@@ -33,28 +36,43 @@ impl<'a, T: Real> Filters<'a, T> {
         Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
     }
 
-    /// Prepares `weight` for the convolution that computes the gradient of the input from that of the output: input and output
-    /// channels are exchanged, and the filters are rotated by 180 degrees.
-    pub(crate) fn turned(shape: &Dense, weight: &[T], halved: bool) -> Self {
-        let (output, input) = (shape.output, shape.input);
+    /// Prepares the `weight` of a convolution for the one that computes the gradient of its input from that of its output, whose shape is
+    /// `of_gradient`: input and output channels are exchanged, and the filters are rotated by 180 degrees.
+    pub(crate) fn turned(shape: &Dense, of_gradient: &Dense, weight: &[T], halved: bool) -> Self {
         reserve(turned_size(shape, halved), T::DTYPE);
         if winograd::serves(shape, halved) {
-            return Self::Transformed(winograd::Filters::new(weight, output, input).turned());
+            return Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input).turned());
         }
-        let (taps, turned) = (shape.kernel * shape.kernel, turn(weight, output, input, shape.kernel * shape.kernel));
+        let turned = turn(weight, shape.output, shape.input, shape.kernel * shape.kernel);
         match halved {
-            true => Self::Packed(packed(Matrix::of(&turned, input, output * taps))),
+            true => Self::halved(of_gradient, &turned),
             false => Self::Rows(turned.into()),
         }
     }
 
-    /// The left factor of products, with a row for each of so many output channels; `None` if the filters are transformed.
+    /// Prepares `weight` `[output, input, k, k]` for products with factors of bf16.
+    fn halved(shape: &Dense, weight: &[T]) -> Self {
+        match Strips::of(shape) {
+            Some(_) => Self::Taps(taps(weight, [shape.output, shape.input, shape.kernel * shape.kernel])),
+            None => Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan()))),
+        }
+    }
+
+    /// The left factor of products, with a row for each of so many output channels; `None` if the filters are prepared otherwise.
     pub(crate) fn factor(&self, shape: &Dense) -> Option<factors::Filters<'_, T>> {
         match self {
             Self::Rows(rows) => Some(factors::Filters::Plain(Matrix::of(rows, shape.output, shape.fan()))),
             Self::Packed(left) => Some(factors::Filters::Packed(left)),
-            Self::Transformed(_) => None,
+            Self::Taps(_) | Self::Transformed(_) => None,
         }
+    }
+}
+
+/// Bytes of filters that are rounded to bf16 and packed.
+pub(crate) fn packed_size(shape: &Dense) -> usize {
+    match Strips::of(shape) {
+        Some(_) => Taps::bytes(shape.output, shape.input, shape.kernel * shape.kernel),
+        None => Left::bytes(shape.output, shape.fan()),
     }
 }
 

@@ -32,7 +32,7 @@ impl<'a, T: Stored> InputGradient<'a, T> {
     /// Prepares the gradient for filters `[output, input, k, k]`. `halved` says whether its products have factors of bf16.
     pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
         let how = match shape.turned() {
-            Some(turned) => How::Convolution(turned, Filters::turned(shape, weight, halved)),
+            Some(turned) => How::Convolution(turned, Filters::turned(shape, &turned, weight, halved)),
             None if halved => How::Packed(factors::packed(columns(shape, weight))),
             None => How::Columns(weight),
         };

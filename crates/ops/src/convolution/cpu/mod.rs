@@ -7,7 +7,7 @@ pub(crate) mod filters;
 pub(crate) mod input_gradient;
 mod scratch;
 pub(crate) mod shape;
-mod strips;
+pub(crate) mod strips;
 mod transposed;
 mod winograd;
 mod winograd_tiles;

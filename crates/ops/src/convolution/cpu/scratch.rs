@@ -104,7 +104,7 @@ impl Way {
     fn forward_of_reading(&self) -> usize {
         let shape = &self.shape;
         let pixels = if self.halves { shape.piece_of_both() } else { shape.piece() };
-        let read = if shape.pointwise() { shape.input * pixels } else { shape.in_sample() };
+        let read = if shape.pointwise() { shape.input * pixels } else { self.read(shape) };
         let made = if shape.pointwise() { shape.output * pixels } else { self.written(shape) };
         let halves = if self.halves { made } else { 0 };
         bytes(self.at_once() * (read + halves) + self.product_of_wide(shape)) + self.prepared()
@@ -135,7 +135,7 @@ impl Way {
 
     fn gradients_of_reading(&self) -> usize {
         let shape = &self.shape;
-        let read = if shape.pointwise() { shape.input * shape.piece() } else { shape.in_sample() };
+        let read = if shape.pointwise() { shape.input * shape.piece() } else { self.read(shape) };
         let widened = match (shape.turned(), shape.pointwise()) {
             _ if !self.widens() => 0,
             (_, true) => shape.output * shape.piece(),
@@ -176,9 +176,14 @@ impl Way {
         bytes(filters::size(&self.shape, self.halved)) + self.packed(&self.shape)
     }
 
+    /// Elements of a sample that is normalised as a whole: strips are normalised by themselves.
+    fn read(&self, shape: &Dense) -> usize {
+        if self.strips(shape).is_some() { 0 } else { shape.in_sample() }
+    }
+
     /// Bytes of packed filters.
     fn packed(&self, shape: &Dense) -> usize {
-        if self.halved { Left::bytes(shape.output, shape.fan()) } else { 0 }
+        if self.halved { filters::packed_size(shape) } else { 0 }
     }
 
     /// Bytes of packed filters for the gradient of the input.

@@ -3,20 +3,23 @@
 //! A strip holds some rows of a map, rounded to bf16, with the zeros around them that the kernel reaches. If a row of output pixels is
 //! taken to be as long as a row of the strip, then the values under one tap follow each other in the strip for all pixels of these rows.
 //! So a tile of columns ([`super::dense`]) need not be made: its rows are parts of the strip that begin at different places. The few
-//! pixels that stand between the end of a row and the beginning of the next are computed in vain.
+//! pixels that stand between the end of a row and the beginning of the next are computed in vain, or left out.
+
+use std::ops::Range;
 
 use half::bf16;
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
 use super::shape::Dense;
-use crate::cpu::bits::{Lines, round_over};
+use crate::cpu::bits::round_over;
 use crate::cpu::gemm::{Matrix, RowsAt, Threads, as_singles_mut};
-use crate::cpu::gemm_bf16::{self, Left};
+use crate::cpu::gemm_bf16::{self, Output, Pixels, Strip, Taps};
 use crate::cpu::halves::{Half, Stored};
+use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{Source, Target};
 
-/// Bytes of a strip and of what is made of it, so that both stay in the second-level cache.
+/// Bytes of a strip and of what it is multiplied with, so that both stay in the second-level cache.
 const BYTES: usize = 1 << 19;
 /// The fewest rows of output pixels in a strip, where there are as many: those that the kernel reaches beyond them are copied again for
 /// the next strip.
@@ -27,15 +30,38 @@ const LONGER: usize = 8;
 /// How a convolution is divided into strips.
 pub(super) struct Strips<'a> {
     shape: &'a Dense,
-    /// Rows of output pixels of a strip; the last one may have fewer.
-    rows: usize,
     /// From the first tap of the kernel to the last, in each direction.
     reach: usize,
 }
 
+/// A map of one sample, of which strips are made.
+pub(crate) trait Channels: Sync {
+    /// Some pixels of a channel, as the bits of bf16: as they lie in memory, or in `buffer`.
+    fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16];
+}
+
+/// A map as it is, with so many pixels in a channel.
+pub(super) struct Planes<'a, T> {
+    pub(super) map: Source<'a, T>,
+    pub(super) plane: usize,
+}
+
+impl<T: Stored> Channels for Planes<'_, T> {
+    fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
+        match self.map.chunk(channel, self.plane).part(pixels) {
+            Source::Halves(_, bits) => bits,
+            Source::Same(values) => {
+                buffer.resize(values.len(), 0);
+                round_over(Half::Bf16, values, buffer, Threads::One);
+                buffer
+            }
+        }
+    }
+}
+
 /// Rows of a map that become a strip.
-struct Rows<'a, T> {
-    map: Source<'a, T>,
+#[derive(Clone, Copy)]
+struct Rows {
     height: usize,
     width: usize,
     /// Zeros before each row.
@@ -44,22 +70,14 @@ struct Rows<'a, T> {
     first: isize,
     /// Rows that are filled.
     count: usize,
-    /// Rows of a channel in the strip.
-    of_channel: usize,
 }
 
 impl<'a> Strips<'a> {
     /// The strips of a convolution whose products have factors of bf16, if it is computed in them.
     pub(super) fn of(shape: &'a Dense) -> Option<Self> {
         let reach = shape.reach();
-        let [height, width] = shape.out;
-        if shape.stride != 1 || reach == 0 || width < LONGER * reach {
-            return None;
-        }
-        let line = (width + reach) * size_of::<u16>();
-        let of_row = (shape.input + 2 * shape.output) * line;
-        let rows = BYTES.saturating_sub(shape.input * reach * line) / of_row.max(1);
-        Some(Self { shape, rows: rows.max(ROWS).min(height), reach })
+        let serves = shape.stride == 1 && reach > 0 && shape.out[1] >= LONGER * reach;
+        serves.then_some(Self { shape, reach })
     }
 
     /// Numbers of a row of a strip.
@@ -67,99 +85,102 @@ impl<'a> Strips<'a> {
         self.shape.out[1] + self.reach
     }
 
-    /// Bytes of a strip and of the places where its rows begin.
-    fn bytes(&self) -> usize {
-        let places = self.shape.fan() * size_of::<usize>();
-        self.shape.input * (self.rows + self.reach) * self.width() * size_of::<u16>() + places
+    /// Rows of output pixels of a strip where each takes `channels` rows of a channel; the last strip may have fewer.
+    fn rows(&self, channels: usize) -> usize {
+        let line = self.width() * size_of::<u16>();
+        let rows = BYTES.saturating_sub(self.shape.input * self.reach * line) / (channels * line).max(1);
+        rows.max(ROWS).min(self.shape.out[0])
+    }
+
+    fn forward_rows(&self) -> usize {
+        self.rows(self.shape.input)
+    }
+
+    fn gradient_rows(&self) -> usize {
+        self.rows(self.shape.input + self.shape.output)
     }
 
     /// Bytes of what [`Strips::forward`] computes in.
     pub(super) fn forward_bytes(&self) -> usize {
-        self.bytes() + self.shape.output * self.rows * self.width() * size_of::<f32>()
+        let Dense { input, kernel, .. } = *self.shape;
+        let starts = input.div_ceil(2) * kernel * kernel * size_of::<usize>();
+        self.pairs(self.forward_rows()) * size_of::<u32>() + starts
     }
 
     /// Bytes of what [`Strips::add_gradient`] computes in.
     pub(super) fn gradient_bytes(&self) -> usize {
-        self.bytes() + self.shape.output * self.rows * self.width() * size_of::<u16>()
+        let (shape, rows) = (self.shape, self.gradient_rows());
+        let lines = shape.input * (rows + self.reach) + shape.output * rows;
+        lines * self.width() * size_of::<u16>() + shape.fan() * size_of::<usize>()
     }
 
-    /// Where the values under each tap of each channel begin in a strip.
-    fn starts(&self) -> Vec<usize> {
+    /// Pairs of a strip of so many rows of output pixels.
+    fn pairs(&self, rows: usize) -> usize {
+        self.shape.input.div_ceil(2) * (rows + self.reach) * self.width() + Strip::BEYOND
+    }
+
+    /// Where the values under each tap begin in a strip with `channels` channels, or pairs of them, for so many rows of output pixels.
+    fn starts(&self, channels: usize, rows: usize) -> Vec<usize> {
         let taps = self.shape.kernel * self.shape.kernel;
         let start = |index: usize| {
             let [row, column] = self.shape.under(index % taps);
-            (index / taps * (self.rows + self.reach) + row) * self.width() + column
+            (index / taps * (rows + self.reach) + row) * self.width() + column
         };
-        (0..self.shape.fan()).map(start).collect()
+        (0..channels * taps).map(start).collect()
     }
 
     /// Calls `work` with the first row of output pixels of each strip, and how many there are.
-    fn each(&self, mut work: impl FnMut(usize, usize)) {
+    fn each(&self, rows: usize, mut work: impl FnMut(usize, usize)) {
         let height = self.shape.out[0];
-        (0..height).step_by(self.rows).for_each(|first| work(first, self.rows.min(height - first)));
+        (0..height).step_by(rows).for_each(|first| work(first, rows.min(height - first)));
     }
 
-    /// Pixels that are computed for so many rows, with those in vain.
-    fn pixels(&self, rows: usize) -> usize {
-        rows * self.width() - self.reach
-    }
-
-    /// Fills a strip for some rows of output pixels.
-    fn fill<T: Stored>(&self, map: Source<'_, T>, first: usize, rows: usize, strip: &mut Vec<u16>, threads: Threads) {
+    /// The rows of the map that the kernel reaches from some rows of output pixels.
+    fn reached(&self, first: usize, rows: usize) -> Rows {
         let &Dense { height, width, before: [above, before], .. } = self.shape;
-        let first = first as isize - above as isize;
-        let [count, of_channel] = [rows, self.rows].map(|rows| rows + self.reach);
-        Rows { map, height, width, before, first, count, of_channel }.fill(self.width(), strip, threads);
+        Rows { height, width, before, first: first as isize - above as isize, count: rows + self.reach }
     }
 
     /// Computes the output of one sample.
-    pub(super) fn forward<T: Stored>(&self, x: Source<'_, T>, filters: &Left, y: &mut Target<'_, T>) {
-        let (threads, starts) = (self.shape.threads(), self.starts());
-        let stride = self.rows * self.width();
-        let mut strip = Vec::new();
-        let mut made = vec![T::of(0.0); self.shape.output * stride];
-        self.each(|first, rows| {
-            self.fill(x, first, rows, &mut strip, threads);
-            let right =
-                RowsAt { values: strip.reinterpret_cast::<bf16>(), starts: &starts, columns: self.pixels(rows) };
-            filters.multiply_rows(as_singles_mut(&mut made), stride, right, threads);
-            self.write(&made, first, rows, y, threads);
+    pub(super) fn forward<T: Stored>(&self, x: &dyn Channels, filters: &Taps, y: &mut Target<'_, T>) {
+        let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.forward_rows());
+        let (width, plane, channels) = (shape.out[1], shape.out_plane(), shape.input);
+        let starts = self.starts(channels.div_ceil(2), of_strip);
+        let mut pairs = vec![0; self.pairs(of_strip)];
+        self.each(of_strip, |first, rows| {
+            let (reached, of_pair) = (self.reached(first, rows), (of_strip + self.reach) * self.width());
+            let fill = |[one, other]: &mut [Vec<u16>; 2], (pair, to): (usize, &mut [u32])| {
+                let one = reached.of(x, 2 * pair, one);
+                let other = if 2 * pair + 1 < channels { reached.of(x, 2 * pair + 1, other) } else { &[] };
+                reached.pair(one, other, self.width(), to);
+            };
+            let of_pairs = channels.div_ceil(2) * of_pair;
+            each_of(pairs[..of_pairs].par_chunks_exact_mut(of_pair).enumerate(), Default::default, fill, threads);
+            let strip = Strip { pairs: &pairs, starts: &starts, width: self.width() };
+            let pixels = Pixels { first: first * width, rows, width, plane };
+            match y {
+                Target::Same(y) => {
+                    filters.convolve(&strip, pixels, &mut Output::Singles(as_singles_mut(y)), threads);
+                }
+                Target::Halves(y) => y.convolve(filters, &strip, pixels, threads),
+            }
         });
-    }
-
-    /// Writes some rows of the output.
-    fn write<T: Stored>(&self, made: &[T], first: usize, rows: usize, y: &mut Target<'_, T>, threads: Threads) {
-        let (plane, width) = (self.shape.out_plane(), self.shape.out[1]);
-        let of_plane = self.rows * self.width();
-        match y {
-            Target::Same(values) => {
-                let one = |(made, plane): (&[T], &mut [T])| {
-                    let lines = plane[first * width..].chunks_exact_mut(width).take(rows);
-                    lines
-                        .zip(made.chunks_exact(self.width()))
-                        .for_each(|(to, made)| to.copy_from_slice(&made[..width]));
-                };
-                each_of(made.par_chunks_exact(of_plane).zip(values.par_chunks_exact_mut(plane)), one, threads);
-            }
-            Target::Halves(bits) => {
-                let made = Lines { values: made, of_row: of_plane, of_line: self.width(), width };
-                bits.round_columns(plane, first * width..(first + rows) * width, &made, threads);
-            }
-        }
     }
 
     /// Adds the gradient of the weight of one sample to `dw`: a strip of the output's gradient times the columns of the map's, which has
     /// zeros where pixels are computed in vain.
-    pub(super) fn add_gradient<T: Stored>(&self, x: Source<'_, T>, dy: Source<'_, T>, dw: &mut [T]) {
-        let (shape, threads, starts) = (self.shape, self.shape.threads(), self.starts());
-        let ([height, width], stride) = (shape.out, self.rows * self.width());
+    pub(super) fn add_gradient<T: Stored>(&self, x: &dyn Channels, dy: &dyn Channels, dw: &mut [T]) {
+        let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.gradient_rows());
+        let ([height, width], stride) = (shape.out, of_strip * self.width());
+        let starts = self.starts(shape.input, of_strip);
         let (mut of_input, mut of_output) = (Vec::new(), Vec::new());
-        self.each(|first, rows| {
-            self.fill(x, first, rows, &mut of_input, threads);
-            let lines =
-                Rows { map: dy, height, width, before: 0, first: first as isize, count: rows, of_channel: self.rows };
-            lines.fill(self.width(), &mut of_output, threads);
-            let columns = self.pixels(rows);
+        self.each(of_strip, |first, rows| {
+            let of_channel = (of_strip + self.reach) * self.width();
+            self.reached(first, rows).fill(x, shape.input, self.width(), of_channel, &mut of_input, threads);
+            let lines = Rows { height, width, before: 0, first: first as isize, count: rows };
+            lines.fill(dy, shape.output, self.width(), stride, &mut of_output, threads);
+            // Without those behind the last row.
+            let columns = rows * self.width() - self.reach;
             let left = Matrix::of_rows(of_output.reinterpret_cast::<bf16>(), shape.output, columns, stride);
             let right = RowsAt { values: of_input.reinterpret_cast::<bf16>(), starts: &starts, columns };
             gemm_bf16::add_product_with_rows(as_singles_mut(dw), shape.fan(), left, right, threads);
@@ -167,38 +188,87 @@ impl<'a> Strips<'a> {
     }
 }
 
-impl<T: Stored> Rows<'_, T> {
-    /// Fills a strip whose rows have `width` numbers.
-    fn fill(&self, width: usize, strip: &mut Vec<u16>, threads: Threads) {
-        let of_channel = self.of_channel * width;
-        let (plane, copied) = (self.height * self.width, self.width.min(width - self.before));
-        strip.resize(self.map.len() / plane * of_channel, 0);
-        let fill = |(channel, strip): (usize, &mut [u16])| {
-            let map = self.map.chunk(channel, plane);
-            for (row, to) in strip.chunks_exact_mut(width).take(self.count).enumerate() {
-                let line = usize::try_from(self.first + row as isize).ok().filter(|line| *line < self.height);
-                let Some(line) = line else {
-                    to.fill(0);
-                    continue;
-                };
-                let (before, rest) = to.split_at_mut(self.before);
-                let (to, after) = rest.split_at_mut(copied);
-                before.fill(0);
-                after.fill(0);
-                match map.part(line * self.width..line * self.width + copied) {
-                    Source::Same(values) => round_over(Half::Bf16, values, to, Threads::One),
-                    Source::Halves(_, bits) => to.copy_from_slice(bits),
-                }
+impl Rows {
+    /// Those of the rows that the map has.
+    fn there(&self) -> Range<usize> {
+        let at = |row: isize| usize::try_from(row).unwrap_or(0).min(self.height);
+        at(self.first)..at(self.first + self.count as isize)
+    }
+
+    /// The numbers of a channel in these rows.
+    fn of<'b>(&self, map: &'b dyn Channels, channel: usize, buffer: &'b mut Vec<u16>) -> &'b [u16] {
+        let there = self.there();
+        map.bits(channel, there.start * self.width..there.end * self.width, buffer)
+    }
+
+    /// Calls `work` with each row of `width` numbers of a strip, where the numbers of the map begin in it and how many there are, and where
+    /// these begin among those of the rows that are there.
+    fn each<'s, E>(&self, width: usize, strip: &'s mut [E], mut work: impl FnMut(&'s mut [E], Range<usize>, usize)) {
+        let (there, copied) = (self.there(), self.width.min(width - self.before));
+        for (row, to) in (self.first..).zip(strip.chunks_exact_mut(width)).take(self.count) {
+            match usize::try_from(row).ok().filter(|row| there.contains(row)) {
+                Some(row) => work(to, self.before..self.before + copied, (row - there.start) * self.width),
+                None => work(to, 0..0, 0),
             }
+        }
+    }
+
+    /// Fills a strip with `channels` channels of `of_channel` numbers, whose rows have `width`.
+    fn fill(
+        &self,
+        map: &dyn Channels,
+        channels: usize,
+        width: usize,
+        of_channel: usize,
+        strip: &mut Vec<u16>,
+        threads: Threads,
+    ) {
+        strip.resize(channels * of_channel, 0);
+        let fill = |buffer: &mut Vec<u16>, (channel, strip): (usize, &mut [u16])| {
+            let numbers = self.of(map, channel, buffer);
+            self.each(width, strip, |to, copied, from| {
+                to[..copied.start].fill(0);
+                to[copied.end..].fill(0);
+                let count = copied.len();
+                to[copied].copy_from_slice(&numbers[from..from + count]);
+            });
         };
-        each_of(strip.par_chunks_exact_mut(of_channel).enumerate(), fill, threads);
+        each_of(strip.par_chunks_exact_mut(of_channel).enumerate(), Vec::new, fill, threads);
+    }
+
+    /// Fills the rows of two channels of a strip, whose rows have `width` pairs, with the numbers of these channels; the second may have
+    /// none.
+    fn pair(&self, one: &[u16], other: &[u16], width: usize, strip: &mut [u32]) {
+        self.each(width, strip, |to, copied, from| {
+            to[..copied.start].fill(0);
+            to[copied.end..].fill(0);
+            let count = copied.len();
+            let (to, one) = (&mut to[copied], &one[from..from + count]);
+            let other = other.get(from..from + count);
+            vectorised(
+                #[inline(always)]
+                || match other {
+                    Some(other) => {
+                        for ((to, one), other) in to.iter_mut().zip(one).zip(other) {
+                            *to = u32::from(*one) | u32::from(*other) << 16;
+                        }
+                    }
+                    None => to.iter_mut().zip(one).for_each(|(to, one)| *to = u32::from(*one)),
+                },
+            );
+        });
     }
 }
 
-/// Does something with each of several things, on one thread or on all.
-fn each_of<I: Send>(of: impl IndexedParallelIterator<Item = I>, work: impl Fn(I) + Send + Sync, threads: Threads) {
+/// Does something with each of several things, on one thread or on all, with something that each thread keeps.
+fn each_of<I: Send, B: Send>(
+    of: impl IndexedParallelIterator<Item = I>,
+    kept: impl Fn() -> B + Send + Sync,
+    work: impl Fn(&mut B, I) + Send + Sync,
+    threads: Threads,
+) {
     match threads {
-        Threads::All => of.for_each(work),
-        Threads::One => of.with_min_len(usize::MAX).for_each(work),
+        Threads::All => of.for_each_init(kept, work),
+        Threads::One => of.with_min_len(usize::MAX).for_each_init(kept, work),
     }
 }

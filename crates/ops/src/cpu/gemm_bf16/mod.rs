@@ -17,6 +17,8 @@
 //! - If the inner dimension has at least [`LONG`] numbers, which follow each other in memory in both factors, as they do for a
 //!   gradient of weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has 16 sums
 //!   of its own for each element of the product, and pair `p` is added to sum `p % 16`. Then these sums are added up, by twos.
+//! - A convolution of a strip of a map ([`taps`]) has one sum for each number of the output, to which the pairs of all channels and taps
+//!   are added in order: first those of two channels, a tap after the other. What is written as bf16 is rounded as factors are.
 //! - All other products are made of outer products ([`outer`]). A block of at most [`outer::INNER`] numbers has one sum for each
 //!   element, to which its pairs are added in order.
 //! - The sum of the first block replaces the target or is added to it, those of all others are added to it in order: additions of
@@ -33,6 +35,8 @@
 //!   so all lie there. They assert as well that one stride is 1, and several elements at a time are read only along that one.
 //!   [`Source::of_rows`] asserts that every row lies in the slice, and rows are contiguous. Kernels
 //!   read elements within the shape only: what a register has beyond it is masked, and a masked load does not touch memory.
+//! - Strips: [`Taps::convolve`] asserts that the furthest pairs that are read lie in the strip and that the last pixel lies in the
+//!   output, whose planes do not overlap; its runs have each pixel once, so tiles write to places of their own.
 //! - Target: [`written`] asserts that the last element lies in the slice and that rows do not overlap. The slice is borrowed
 //!   exclusively for the whole product, each task writes its own rectangle, and what a register has beyond it is masked. Rows of a
 //!   target are read only to be added to.
@@ -52,12 +56,14 @@ mod outer;
 mod pack;
 #[cfg(test)]
 mod reference;
+mod taps;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use outer::Left;
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
+pub(crate) use taps::{Output, Pixels, Strip, Taps};
 
 /// Whether this processor has the instructions.
 pub(crate) fn available() -> bool {
@@ -172,33 +178,7 @@ impl Left {
         right: Matrix<'_, T>,
         threads: Threads,
     ) {
-        self.product(target, stride, mode, (Source::of_right(right), right.shape), threads);
-    }
-
-    /// [`Left::multiply`] with a right factor whose rows lie anywhere, which replaces the target.
-    ///
-    /// # Panics
-    /// As there.
-    pub(crate) fn multiply_rows<T: Factor>(
-        &self,
-        target: &mut [f32],
-        stride: usize,
-        right: RowsAt<'_, T>,
-        threads: Threads,
-    ) {
-        let shape = [right.starts.len(), right.columns];
-        self.product(target, stride, Mode::Replace, (Source::of_rows(right), shape), threads);
-    }
-
-    /// The product with a right factor, which comes with its shape.
-    fn product<T: Factor>(
-        &self,
-        target: &mut [f32],
-        stride: usize,
-        mode: Mode,
-        (right, [again, columns]): (Source<'_, T>, [usize; 2]),
-        threads: Threads,
-    ) {
+        let (right, [again, columns]) = (Source::of_right(right), right.shape);
         let [rows, inner] = self.shape();
         assert_eq!(inner, again, "the inner dimensions of a product agree");
         let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };

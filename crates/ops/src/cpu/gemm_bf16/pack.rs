@@ -303,7 +303,7 @@ impl<T: Factor> Source<'_, T> {
 }
 
 /// A mask with the lowest bits set, `count` of them or all.
-fn lowest(count: usize) -> __mmask32 {
+pub(super) fn lowest(count: usize) -> __mmask32 {
     if count >= 32 { !0 } else { (1 << count) - 1 }
 }
 
@@ -313,7 +313,7 @@ fn lowest(count: usize) -> __mmask32 {
 /// The processor has the instructions, and eight places of 32 bits behind each of these may be written.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl")]
 #[inline]
-unsafe fn turn(rows: [__m512i; 8], to: *mut u32, step: usize, pairs: usize) {
+pub(super) unsafe fn turn(rows: [__m512i; 8], to: *mut u32, step: usize, pairs: usize) {
     // Of each quarter of a register, the four pairs of rows 0 to 3 (and 4 to 7) of column 4 * quarter + place.
     let quads = |a: __m512i, b: __m512i, c: __m512i, d: __m512i| {
         let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));

@@ -62,6 +62,20 @@ pub(super) fn element(
     target.unwrap_or(0.0)
 }
 
+/// A number of a convolution: the sum over pairs of channels and over taps. `filter` and `under` say what numbers a channel has for a tap.
+pub(super) fn of_taps(channels: usize, taps: usize, filter: Numbers<'_>, under: Numbers<'_>) -> f32 {
+    let mut sum = 0.0;
+    for first in (0..channels).step_by(2) {
+        for tap in 0..taps {
+            let pair = |numbers: Numbers<'_>| {
+                [first, first + 1].map(|channel| if channel < channels { numbers(channel, tap) } else { 0.0 })
+            };
+            sum = with_pair(sum, pair(filter), pair(under));
+        }
+    }
+    sum
+}
+
 /// The sum of the sums: of each quarter, the first and third plus the second and fourth; then the quarters by twos.
 fn in_halves(sums: [f32; SUMS]) -> f32 {
     let quarter = |at: usize| (sums[4 * at] + sums[4 * at + 2]) + (sums[4 * at + 1] + sums[4 * at + 3]);

@@ -1,14 +1,17 @@
 //! The kernels against their definition, and the definition against sums in float64. On processors without the instructions there is
 //! nothing to compare, and each test ends at once.
 
+use std::mem::MaybeUninit;
+
 use half::bf16;
 use rand::RngExt;
 
 use super::super::matrix::{Matrix, Mode, RowsAt, Threads};
 use super::super::tiles::blocks;
-use super::reference::{Numbers, element, rounded};
+use super::reference::{Numbers, element, of_taps, rounded};
 use super::{
-    Factor, LONG, Left, add_product_with_rows, available, inner, multiply, of_inner_products, outer, packing_bytes,
+    Factor, LONG, Left, Output, Pixels, Strip, Taps, add_product_with_rows, available, inner, multiply,
+    of_inner_products, outer, packing_bytes,
 };
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
@@ -127,23 +130,13 @@ fn rows_that_share_numbers_are_multiplied_as_a_matrix_that_has_them_all() {
         return;
     }
     for (case, (rows, columns)) in
-        [(1, 1), (2, 17), (9, 49), (27, LONG + 3), (outer::INNER + 3, 50), (18, 2100)].into_iter().enumerate()
+        [(1, LONG), (2, LONG + 17), (27, LONG + 3), (outer::INNER + 3, 250), (18, 2100)].into_iter().enumerate()
     {
         let values: Vec<bf16> = random(case as u64, 3 * rows + columns).into_iter().map(bf16::from_f32).collect();
         let starts: Vec<usize> = (0..rows).map(|row| 7 * row * row % (3 * rows + 1)).collect();
         let whole: Vec<bf16> = starts.iter().flat_map(|start| values[*start..][..columns].to_vec()).collect();
         let (right, places) = (Matrix::of(&whole, rows, columns), RowsAt { values: &values, starts: &starts, columns });
         for (outputs, threads) in [(1, Threads::One), (21, Threads::All)] {
-            let filters = random(case as u64 + 50, outputs * rows);
-            let left = Left::new(Matrix::of(&filters, outputs, rows));
-            let mut found = [vec![f32::NAN; outputs * columns], vec![0.0; outputs * columns]];
-            left.multiply_rows(&mut found[0], columns, places, threads);
-            left.multiply(&mut found[1], columns, Mode::Replace, right, threads);
-            assert!(found[0] == found[1], "{outputs} x {rows} x {columns}");
-
-            if columns < LONG {
-                continue;
-            }
             let gradient = random(case as u64 + 90, outputs * columns);
             let gradient = Matrix::of(&gradient, outputs, columns);
             let before = random(case as u64 + 70, outputs * rows);
@@ -153,6 +146,86 @@ fn rows_that_share_numbers_are_multiplied_as_a_matrix_that_has_them_all() {
             assert!(found[0] == found[1], "{outputs} x {columns} x {rows}");
         }
     }
+}
+
+/// Filters, channels and taps around the sides of tiles and pairs, rows of the output that are whole runs and such that are not, in both
+/// formats. Infinite and subnormal numbers are among those of the map.
+#[test]
+fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pixel_and_nothing_else() {
+    if !available() {
+        return;
+    }
+    let special = [f32::INFINITY, f32::MIN_POSITIVE / 2.0, -0.0, f32::MIN_POSITIVE, 3e38];
+    let sides = [16, 17, 31, 32, 33, 47, 48, 50, 64, 100];
+    let filters = [1, 2, 3, 5, 7, 8, 9, 17];
+    let cases = filters.iter().flat_map(|filters| sides.map(|width| (*filters, width)));
+    for (case, (filters, width)) in cases.enumerate() {
+        let (channels, side, rows) = ([1, 2, 3, 6][case % 4], [1, 2, 3, 5][case / 3 % 4], 1 + case % 6);
+        let (taps, strip_width, first, gap) = (side * side, width + side - 1, case % 3, case % 5);
+        let (height, plane) = (rows + side, first + rows * width + gap);
+        let weight = random(case as u64, filters * channels * taps);
+        let mut map = random(case as u64 + 1000, channels * height * strip_width);
+        if case % 7 == 0 {
+            let count = map.len();
+            special.iter().enumerate().for_each(|(at, number)| map[at * 7919 % count] = *number);
+        }
+        let map: Vec<bf16> = map.into_iter().map(bf16::from_f32).collect();
+        let at = |channel: usize, row: usize, column: usize| map[(channel * height + row) * strip_width + column];
+        let mut pairs = Vec::new();
+        for channel in (0..channels).step_by(2) {
+            for place in 0..height * strip_width {
+                let bits = |channel: usize| match channel < channels {
+                    true => u32::from(map[channel * height * strip_width + place].to_bits()),
+                    false => 0,
+                };
+                pairs.push(bits(channel) | bits(channel + 1) << 16);
+            }
+        }
+        // What nobody may see.
+        pairs.extend([0x7FC0_7FC0; Strip::BEYOND]);
+        let of_pair = height * strip_width;
+        let start = |index: usize| index / taps * of_pair + index % taps / side * strip_width + index % taps % side;
+        let starts: Vec<usize> = (0..channels.div_ceil(2) * taps).map(start).collect();
+        let (strip, pixels) =
+            (Strip { pairs: &pairs, starts: &starts, width: strip_width }, Pixels { first, rows, width, plane });
+        let packed = Taps::new(&weight, [filters, channels, taps]);
+        let untouched = 0x4129u16;
+        for threads in [Threads::One, Threads::All] {
+            let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); filters * plane];
+            packed.convolve(&strip, pixels, &mut Output::Singles(&mut singles), threads);
+            let mut places = vec![MaybeUninit::new(untouched); filters * plane];
+            packed.convolve(&strip, pixels, &mut Output::Halves(&mut places), threads);
+            for (place, (single, half)) in singles.iter().zip(&places).enumerate() {
+                // SAFETY: all of them have been written when they were made.
+                let half = bf16::from_bits(unsafe { half.assume_init() });
+                let (filter, pixel) = (place / plane, place % plane);
+                if !(first..first + rows * width).contains(&pixel) {
+                    assert_eq!((single.to_bits(), half.to_bits()), (u32::from(untouched) << 16, untouched));
+                    continue;
+                }
+                let (row, column) = ((pixel - first) / width, (pixel - first) % width);
+                let of_filter = |channel: usize, tap: usize| weight[(filter * channels + channel) * taps + tap].seen();
+                let under = |channel: usize, tap: usize| at(channel, row + tap / side, column + tap % side).seen();
+                let expected = of_taps(channels, taps, &of_filter, &under);
+                let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+                let what = format!("{filters}x{channels}x{side}x{side}, {rows}x{width} ({filter}, {row}, {column})");
+                assert!(same(*single, expected), "{what}: {single:e}, not {expected:e}");
+                assert!(same(half.to_f32(), bf16::from_f32(expected).to_f32()), "{what}: {half:e}, not {expected:e}");
+            }
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "a strip has room behind its last pair")]
+fn a_strip_that_ends_too_early_is_refused() {
+    assert!(available(), "a strip has room behind its last pair");
+    let (pairs, mut y) = ([0; 31], [0.0; 16]);
+    let taps = Taps::new(&[1.0f32, 2.0], [1, 1, 2]);
+    let strip = Strip { pairs: &pairs[..], starts: &[0, 1], width: 17 };
+    let pixels = Pixels { first: 0, rows: 1, width: 16, plane: 16 };
+    taps.convolve(&strip, pixels, &mut Output::Singles(&mut y), Threads::One);
+    taps.convolve(&Strip { pairs: &pairs[..16], ..strip }, pixels, &mut Output::Singles(&mut y), Threads::One);
 }
 
 /// What rounds in a way of its own, and what padding with zeros could make NaN.
@@ -264,6 +337,13 @@ fn the_memory_of_packed_factors_is_what_is_said() {
         assert_eq!(size_of_val(&*factor.lines), Left::bytes(rows, inner), "{rows}x{inner}");
         let numbers = rows.next_multiple_of(outer::ROWS) * inner.next_multiple_of(2);
         assert!(Left::bytes(rows, inner).abs_diff(numbers * size_of::<bf16>()) < 64, "{rows}x{inner}");
+    }
+    for [filters, channels, taps] in [[1, 1, 1], [8, 32, 9], [9, 33, 25], [1000, 7, 4]] {
+        let packed = Taps::new(&random(1, filters * channels * taps), [filters, channels, taps]);
+        let bytes = Taps::bytes(filters, channels, taps);
+        assert_eq!(size_of_val(&*packed.lines), bytes, "{filters}x{channels}x{taps}");
+        let numbers = filters.next_multiple_of(outer::ROWS) * channels.next_multiple_of(2) * taps;
+        assert!(bytes.abs_diff(numbers * size_of::<bf16>()) < 64, "{filters}x{channels}x{taps}");
     }
     let (a, b) = (random(1, 600), random(2, 600));
     multiply(&mut [0.0], 1, Mode::Replace, Matrix::of(&a, 1, 600), Matrix::of(&b, 600, 1), Threads::One);

@@ -18,8 +18,11 @@ use crate::convolution::cpu::depthwise::{self, Geometry, Scratch};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
+use crate::convolution::cpu::strips::Channels;
+use crate::cpu::bits::Bits;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Mode, Threads};
+use crate::cpu::halves::Half;
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
@@ -87,6 +90,9 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
     let samples = y.parts(of_sample).into_iter().enumerate().collect();
     dense::over_samples(threads, samples, |(sample, y)| {
         let mut y = y.begin(threads);
+        if shape.forward_in_strips(&OfSample { reading, first: sample * shape.input }, &prepared, &mut y) {
+            return;
+        }
         let (mut read, mut made) = (Vec::new(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
             read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
@@ -135,9 +141,11 @@ fn dense_backward<T: Stored>(
         let mut dx = dx.begin(threads);
         let dy = dy.chunk(sample, shape.output * shape.out_plane());
         let Some(filters) = to_input.factor().filter(|_| shape.pointwise()) else {
-            let all = 0..reading.plane();
-            read_piece(reading, sample, shape, all.clone(), threads, &mut read);
-            shape.backward_weight(Source::Same(&read), dy, dw);
+            let normalised = OfSample { reading, first: sample * shape.input };
+            if !(dy.multiplies_halves() && shape.backward_weight_in_strips(&normalised, dy, dw)) {
+                read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
+                shape.backward_weight(Source::Same(&read), dy, dw);
+            }
             to_input.of_sample(dy, dx.again());
             return absorb_planes(reading, sample, dx, threads, sums);
         };
@@ -153,6 +161,22 @@ fn dense_backward<T: Stored>(
         }
     });
     (reading.finish(dx.made(), &sums), dw)
+}
+
+/// A sample whose channels are normalised while they are read. Its first plane has this number.
+struct OfSample<'a, T> {
+    reading: &'a Reading<'a, T>,
+    first: usize,
+}
+
+impl<T: Stored> Channels for OfSample<'_, T> {
+    fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
+        buffer.resize(pixels.len(), 0);
+        Bits::written(Half::Bf16, buffer).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
+            self.reading.fill(self.first + channel, pixels.start + at, piece);
+        });
+        buffer
+    }
 }
 
 /// Normalises a range of pixels of all channels of a sample into `read`, `[channels, pixels]`.

@@ -1,0 +1,323 @@
+//! Convolutions of a strip of a map: outer products ([`super::outer`]) whose right factor is multiplied as it lies in the strip.
+//!
+//! A strip holds rows of a map, two channels in one: a pair is a pixel's number of one channel and that of the next. So 16 pixels that
+//! follow each other are a register of pairs, for every tap of the kernel, and nothing is packed but the filters ([`Taps`]). A tile of
+//! the output, some channels of some runs of 16 pixels, stays in registers until all channels and taps have been added, and is written in
+//! the format of the output.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::{
+    __m256i, __m512, __mmask16, _mm256_mask_storeu_epi16, _mm256_storeu_si256, _mm512_cvtneps_pbh, _mm512_dpbf16_ps,
+    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
+    _mm512_storeu_ps,
+};
+use std::mem::MaybeUninit;
+
+use super::super::matrix::Threads;
+use super::super::tiles::{at_once, grid, over, part};
+use super::outer::{LANES, ROWS};
+use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
+use super::{SMALL, available};
+
+/// Runs in a tile.
+const RUNS: usize = 3;
+
+/// The filters of a convolution, rounded to bf16 and packed: for eight of them, pair by pair of channels and tap by tap, the pair of
+/// each.
+pub(crate) struct Taps {
+    pub(super) lines: Vec<Line>,
+    filters: usize,
+    /// Pairs of each filter.
+    pairs: usize,
+}
+
+/// Some rows of a map as pairs of channels, the first in the lower half; the last of an odd number is paired with zeros.
+pub(crate) struct Strip<'a> {
+    /// The pairs, and [`Strip::BEYOND`] after the last that is used.
+    pub(crate) pairs: &'a [u32],
+    /// Where the first pixel's pairs lie: for each two channels, those under each tap.
+    pub(crate) starts: &'a [usize],
+    /// Pairs from a pixel to the one below it.
+    pub(crate) width: usize,
+}
+
+impl Strip<'_> {
+    /// Pairs that may be read behind the last one, to no effect.
+    pub(crate) const BEYOND: usize = LANES - 1;
+}
+
+/// Where the output is written.
+pub(crate) enum Output<'a> {
+    Singles(&'a mut [f32]),
+    /// The bits of bf16.
+    Halves(&'a mut [MaybeUninit<u16>]),
+}
+
+/// The pixels of an output: `rows` of `width`, which follow each other from place `first` of each plane of `plane` places on.
+#[derive(Clone, Copy)]
+pub(crate) struct Pixels {
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) plane: usize,
+}
+
+impl Taps {
+    /// Bytes of packed filters.
+    pub(crate) fn bytes(filters: usize, channels: usize, taps: usize) -> usize {
+        lines(filters, channels.div_ceil(2) * taps) * size_of::<Line>()
+    }
+
+    /// Rounds and packs `weight` `[filters, channels, taps]`.
+    ///
+    /// # Panics
+    /// If it has another size, or the processor lacks the instructions ([`available`]).
+    pub(crate) fn new<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3]) -> Self {
+        assert_eq!(weight.len(), filters * channels * taps, "as many numbers as filters have");
+        assert!(available(), "the processor multiplies numbers of bf16");
+        // SAFETY: the processor has the instructions, and the weight has as many numbers.
+        unsafe { Self::pack(weight, [filters, channels, taps]) }
+    }
+
+    /// # Safety
+    /// The processor has the instructions, and the weight has `filters * channels * taps` numbers.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn pack<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3]) -> Self {
+        let pairs = channels.div_ceil(2) * taps;
+        let count = lines(filters, pairs);
+        let mut lines = Vec::with_capacity(count);
+        let start: *mut Line = lines.as_mut_ptr();
+        if count > 0 {
+            // SAFETY: there is room for `count` lines. The last panel may end in the middle of the last one.
+            unsafe { start.add(count - 1).write(Line::ZERO) };
+        }
+        for eight in (0..filters).step_by(ROWS) {
+            for (pair, channel) in (0..channels).step_by(2).enumerate() {
+                for tap in (0..taps).step_by(PAIRS) {
+                    let mask = lowest(taps - tap) as __mmask16;
+                    let of_second = if channel + 1 < channels { mask } else { 0 };
+                    let filter = |row: usize| {
+                        if eight + row >= filters {
+                            return _mm512_setzero_si512();
+                        }
+                        let first = weight.as_ptr().wrapping_add(((eight + row) * channels + channel) * taps + tap);
+                        // SAFETY: the masks leave out what is behind the taps of a channel, and a channel that there is not.
+                        unsafe { T::pairs(first, mask, first.wrapping_add(taps), of_second) }
+                    };
+                    let rows = [filter(0), filter(1), filter(2), filter(3), filter(4), filter(5), filter(6), filter(7)];
+                    // SAFETY: `lines` has counted eight places for each pair of every eight filters begun.
+                    unsafe {
+                        let to = start.cast::<u32>().add(eight * pairs + ROWS * (pair * taps + tap));
+                        turn(rows, to, ROWS, (taps - tap).min(PAIRS));
+                    }
+                }
+            }
+        }
+        // SAFETY: panels follow each other without gaps, and each is written as a whole: eight places for each of its pairs.
+        unsafe { lines.set_len(count) };
+        Self { lines, filters, pairs }
+    }
+
+    /// Computes these pixels of all planes of the output, a plane for each filter, and writes every one of them. Each is a sum over the
+    /// strip's pairs of channels and over taps, in this order, from zero.
+    ///
+    /// # Panics
+    /// If the strip has not as many taps and channels as the filters, the output has not a plane for each, or a number does not lie in them.
+    pub(crate) fn convolve(&self, strip: &Strip<'_>, pixels: Pixels, output: &mut Output<'_>, threads: Threads) {
+        let Pixels { first, rows, width, plane } = pixels;
+        assert_eq!(output.len(), self.filters * plane, "an output has a plane for each filter");
+        if self.filters == 0 || rows == 0 || width == 0 {
+            return;
+        }
+        assert_eq!(strip.starts.len(), self.pairs, "a strip has the channels and taps of the filters");
+        assert!(width <= strip.width && strip.width >= LANES, "rows of the output lie in those of the strip");
+        assert!(first + rows * width <= plane, "the pixels lie in a plane");
+        let runs = runs(rows, width, strip.width);
+        let furthest = runs.iter().map(|run| run.from).max().unwrap_or(0);
+        let last = strip.starts.iter().max().map_or(0, |start| start + furthest + Strip::BEYOND);
+        assert!(last < strip.pairs.len(), "a strip has room behind its last pair");
+        let to = match output {
+            Output::Singles(values) => To::Singles(values.as_mut_ptr().wrapping_add(first)),
+            Output::Halves(places) => To::Halves(places.as_mut_ptr().cast::<u16>().wrapping_add(first)),
+        };
+        let job = Job { taps: self, strip, plane, to };
+        let tasks = at_once([self.filters, 2 * self.pairs, LANES * runs.len()], SMALL, threads);
+        let wide = part(runs.len(), tasks, RUNS);
+        let high = part(self.filters, tasks.div_ceil(runs.len().div_ceil(wide)), ROWS);
+        over(tasks, grid(self.filters, high, runs.len(), wide), |(filters, part)| {
+            for eight in filters.clone().step_by(ROWS) {
+                for runs in runs[part.clone()].chunks(RUNS) {
+                    // SAFETY: filters were packed, so the processor has the instructions. It was asserted that what is read and
+                    // written lies in the slices. Tiles do not overlap, since runs do not.
+                    unsafe { job.tile(eight, (filters.end - eight).min(ROWS), runs) };
+                }
+            }
+        });
+    }
+}
+
+impl Output<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Output::Singles(values) => values.len(),
+            Output::Halves(places) => places.len(),
+        }
+    }
+}
+
+/// Lines of packed filters.
+fn lines(filters: usize, pairs: usize) -> usize {
+    (filters.next_multiple_of(ROWS) * pairs).div_ceil(PAIRS)
+}
+
+/// 16 pixels that follow each other in a strip, and which of them are pixels of the output.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// Pairs from the first pixel of the strip.
+    from: usize,
+    /// Those of one row, and those of the next: where the first of the 16 would lie in the output, behind its first pixel, and which
+    /// of them do.
+    rows: [(isize, __mmask16); 2],
+}
+
+/// The runs that have every pixel of `rows` rows of `width` pixels once: each within a row of the strip, or one after the other over all
+/// rows, with what lies between them in vain, if these are fewer. Rows of the strip have at least 16 pairs.
+fn runs(rows: usize, width: usize, strip_width: usize) -> Vec<Run> {
+    let of_row = width.div_ceil(LANES);
+    let over_rows = ((rows - 1) * strip_width + width).div_ceil(LANES);
+    if rows * of_row <= over_rows {
+        let run = |index: usize| {
+            let (row, column) = (index / of_row, index % of_row * LANES);
+            let places = (row * width + column) as isize;
+            Run { from: row * strip_width + column, rows: [(places, lowest(width - column) as __mmask16), (0, 0)] }
+        };
+        return (0..rows * of_row).map(run).collect();
+    }
+    let run = |index: usize| {
+        let from = index * LANES;
+        let (row, column) = (from / strip_width, from % strip_width);
+        // Of the row that it begins in, and from its beginning those of the next.
+        let here = lowest(width.saturating_sub(column)) as __mmask16;
+        let next = strip_width - column;
+        let there = if next < LANES && row + 1 < rows { (lowest(width) << next) as __mmask16 } else { 0 };
+        let place = |row: usize, column: isize| (row * width) as isize + column;
+        Run { from, rows: [(place(row, column as isize), here), (place(row + 1, -(next as isize)), there)] }
+    };
+    (0..over_rows).map(run).collect()
+}
+
+/// A convolution of a strip.
+#[derive(Clone, Copy)]
+struct Job<'a> {
+    taps: &'a Taps,
+    strip: &'a Strip<'a>,
+    plane: usize,
+    to: To,
+}
+
+/// The first pixel of the output.
+#[derive(Clone, Copy)]
+enum To {
+    Singles(*mut f32),
+    Halves(*mut u16),
+}
+
+// SAFETY: an address. What may be written there is argued by those who write.
+unsafe impl Send for To {}
+// SAFETY: as above.
+unsafe impl Sync for To {}
+
+impl Job<'_> {
+    /// Computes the pixels of at most three runs for `filters` filters, at most eight, from one whose number is a multiple of eight.
+    ///
+    /// # Safety
+    /// The processor has the instructions. There are so many filters; 16 pairs from each run on lie in the strip for every one of its
+    /// starts; the pixels of the runs lie in the output, where nobody else reads or writes them meanwhile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn tile(&self, first: usize, filters: usize, runs: &[Run]) {
+        // SAFETY: as the caller promises. A panel has eight filters even if fewer are in use.
+        unsafe {
+            match (filters.div_ceil(2), runs) {
+                (1, [a]) => self.of::<2, 1>(first, filters, &[*a]),
+                (1, [a, b]) => self.of::<2, 2>(first, filters, &[*a, *b]),
+                (1, [a, b, c, ..]) => self.of::<2, 3>(first, filters, &[*a, *b, *c]),
+                (2, [a]) => self.of::<4, 1>(first, filters, &[*a]),
+                (2, [a, b]) => self.of::<4, 2>(first, filters, &[*a, *b]),
+                (2, [a, b, c, ..]) => self.of::<4, 3>(first, filters, &[*a, *b, *c]),
+                (_, [a]) => self.of::<8, 1>(first, filters, &[*a]),
+                (_, [a, b]) => self.of::<8, 2>(first, filters, &[*a, *b]),
+                (_, [a, b, c, ..]) => self.of::<8, 3>(first, filters, &[*a, *b, *c]),
+                (_, []) => {}
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Job::tile`], with at most `F` filters.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn of<const F: usize, const R: usize>(&self, first: usize, filters: usize, runs: &[Run; R]) {
+        let mut sums = [[_mm512_setzero_ps(); R]; F];
+        let pairs = self.strip.pairs.as_ptr();
+        // SAFETY: a panel begins at every eighth filter, with eight places for each of its pairs.
+        let mut left = unsafe { self.taps.lines.as_ptr().cast::<u32>().add(first * self.taps.pairs) };
+        for start in self.strip.starts {
+            // SAFETY: 16 pairs lie there, and the panel has as many pairs as the strip has starts.
+            unsafe {
+                let mut pixels = [halves(_mm512_setzero_si512()); R];
+                for (pixels, run) in pixels.iter_mut().zip(runs) {
+                    *pixels = halves(_mm512_loadu_si512(pairs.add(start + run.from).cast()));
+                }
+                for (filter, sums) in sums.iter_mut().enumerate() {
+                    let pair = halves(_mm512_set1_epi32(left.add(filter).read() as i32));
+                    for (sum, pixels) in sums.iter_mut().zip(pixels) {
+                        *sum = _mm512_dpbf16_ps(*sum, pair, pixels);
+                    }
+                }
+                left = left.add(ROWS);
+            }
+        }
+        for (filter, sums) in sums.iter().enumerate().take(filters) {
+            for (sum, run) in sums.iter().zip(runs) {
+                for (place, mask) in run.rows {
+                    // SAFETY: the pixels that the mask leaves lie in the output.
+                    unsafe { self.to.put(((first + filter) * self.plane) as isize + place, *sum, mask) };
+                }
+            }
+        }
+    }
+}
+
+impl To {
+    /// Writes the numbers that the mask names, so many places behind the first pixel. Sums of the instruction are never subnormal, so they
+    /// are rounded to bf16 as any others.
+    ///
+    /// # Safety
+    /// The processor has the instructions, and these numbers may be written.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    unsafe fn put(self, place: isize, sums: __m512, mask: __mmask16) {
+        // SAFETY: as the caller promises; a mask leaves out what is not to be written.
+        unsafe {
+            match (self, mask) {
+                (_, 0) => {}
+                (Self::Singles(to), __mmask16::MAX) => _mm512_storeu_ps(to.wrapping_offset(place), sums),
+                (Self::Singles(to), _) => _mm512_mask_storeu_ps(to.wrapping_offset(place), mask, sums),
+                (Self::Halves(to), __mmask16::MAX) => {
+                    _mm256_storeu_si256(to.wrapping_offset(place).cast(), rounded(sums));
+                }
+                (Self::Halves(to), _) => {
+                    _mm256_mask_storeu_epi16(to.wrapping_offset(place).cast(), mask, rounded(sums));
+                }
+            }
+        }
+    }
+}
+
+/// The nearest numbers of bf16.
+#[target_feature(enable = "avx512f,avx512vl,avx512bf16")]
+#[inline]
+fn rounded(sums: __m512) -> __m256i {
+    // SAFETY: both are 32 bytes without a meaning of their own.
+    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(sums)) }
+}
