@@ -63,15 +63,15 @@ fn power_of_e(x: f64) -> f64 {
     // Adding 1.5 * 2^52 rounds to an integer. The lowest bits of the sum are n + 1023, the exponent field of 2^n.
     const ROUNDING: f64 = 6_755_399_441_055_744.0 + 1023.0;
     let near = if x < LEAST { LEAST } else { x };
-    let rounded = near * std::f64::consts::LOG2_E + ROUNDING;
+    let rounded = near.mul_add(std::f64::consts::LOG2_E, ROUNDING);
     let n = rounded - ROUNDING;
-    let r = near - n * LN_2_HIGH - n * LN_2_LOW;
+    let r = (-n).mul_add(LN_2_LOW, (-n).mul_add(LN_2_HIGH, near));
     // 1 / 13!, and from one to the next 1 / 12! to 1 / 0!.
-    let mut polynomial = 1.0 / 6_227_020_800.0;
+    let mut polynomial = 1.0f64 / 6_227_020_800.0;
     for factorial in
         [479_001_600.0, 39_916_800.0, 3_628_800.0, 362_880.0, 40_320.0, 5040.0, 720.0, 120.0, 24.0, 6.0, 2.0, 1.0, 1.0]
     {
-        polynomial = polynomial * r + 1.0 / factorial;
+        polynomial = polynomial.mul_add(r, 1.0 / factorial);
     }
     let power = polynomial * f64::from_bits(rounded.to_bits() << 52);
     if x < LEAST { 0.0 } else { power }

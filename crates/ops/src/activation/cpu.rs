@@ -101,7 +101,7 @@ impl Function for Sigmoid {
 impl Function for Silu {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
-        x * Sigmoid::value(x)
+        x / (T::of(1.0) + (-x).exp())
     }
     #[inline(always)]
     fn derivative<T: Real>(x: T) -> T {

@@ -8,7 +8,7 @@
 //! [`Bits`] lends its places as numbers only when they have been written: memory of a slice has been, and blank memory is filled with zeros
 //! first ([`Bits::fill`]), or has been rounded into. Blank places are counted once, when all of them have been written: by
 //! [`Stored::round`], which writes as many as it gets numbers, which is asserted; or column by column, each beginning where
-//! the one before ended; a convolution writes all of them, in every row, as it promises. What was counted is blank no more. Only
+//! the one before ended; a product and a convolution write all of them, in every row, as they promise. What was counted is blank no more. Only
 //! initialised values are written to places, so memory of a slice stays what it is.
 
 #![allow(unsafe_code)]
@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::gemm::Threads;
-use super::gemm_bf16::{Output, Pixels, Strip, Taps};
+use super::gemm::{Matrix, Threads};
+use super::gemm_bf16::{Factor, Left, Output, Pixels, Strip, Taps};
 use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 
 /// See the module.
@@ -165,6 +165,25 @@ impl<'a> Bits<'a> {
         self.begin_columns(pixels.plane, &columns);
         taps.convolve(strip, pixels, &mut Output::Halves(self.places), threads);
         self.end_columns(pixels.plane, &columns);
+    }
+
+    /// Writes some columns of a product, as bf16, to the matrix whose rows lie here, `stride` places apart.
+    ///
+    /// # Panics
+    /// If these are not places of bf16, or as [`Left::write`].
+    pub(crate) fn multiply<F: Factor>(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        left: &Left,
+        right: Matrix<'_, F>,
+        threads: Threads,
+    ) {
+        assert_eq!(self.half, Half::Bf16, "a product of factors of bf16 is written as bf16");
+        assert_eq!(columns.len(), right.shape[1], "as many columns as the product has");
+        self.begin_columns(stride, &columns);
+        left.write(&mut Output::Halves(self.places), stride, columns.start, right, threads);
+        self.end_columns(stride, &columns);
     }
 
     /// Columns that come out of order, or of a matrix that is not whole, are written after zeros.

@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use half::bf16;
+
 use super::matrix::{Matrix, Mode, RowsAt, Threads};
 
 /// Whether this processor has the instructions: no.
@@ -16,6 +18,13 @@ pub(crate) const fn packing_bytes() -> usize {
 
 /// The least inner dimension of inner products.
 pub(crate) const LONG: usize = 1;
+
+/// A format that factors are stored in.
+pub(crate) trait Factor: Copy + Send + Sync {}
+
+impl Factor for f32 {}
+
+impl Factor for bf16 {}
 
 /// A packed left factor, which nobody has.
 pub(crate) enum Left {}

@@ -17,8 +17,8 @@ use rayon::prelude::*;
 
 pub(crate) use super::bits::Before;
 use super::bits::{Bits, Lines};
-use super::factors::Part;
-use super::gemm::{Matrix, Threads};
+use super::factors::{Filters, Part};
+use super::gemm::{Matrix, Mode, Threads, as_singles};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
 use super::halves::{Half, PIECE, widen, with_buffer};
@@ -336,6 +336,29 @@ impl<'a, T: Stored> Target<'a, T> {
                 let made = Lines { values: buffer, of_row: count, of_line: count, width: count };
                 bits.round_columns(stride, columns, &made, threads);
             }
+        }
+    }
+
+    /// Writes filters times a part of a map to some columns of the matrix whose rows lie here, `stride` elements apart: by way of `buffer`
+    /// if what is written has to be rounded and is not rounded by the product itself.
+    pub(crate) fn multiply_columns(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        (filters, right): (Filters<'_, T>, Part<'_, T>),
+        buffer: &mut Vec<T>,
+        threads: Threads,
+    ) {
+        match (&mut *self, filters, right) {
+            (Self::Halves(bits), Filters::Packed(left), Part::Halves(right)) if left.is_one_block() => {
+                bits.multiply(stride, columns, left, right, threads);
+            }
+            (Self::Halves(bits), Filters::Packed(left), Part::Wide(right)) if left.is_one_block() => {
+                bits.multiply(stride, columns, left, as_singles(right), threads);
+            }
+            _ => self.write_columns(stride, columns, buffer, threads, |y, stride| {
+                filters.multiply(y, stride, Mode::Replace, right, threads);
+            }),
         }
     }
 

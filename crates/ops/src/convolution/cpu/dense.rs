@@ -17,7 +17,7 @@ use super::shape::Dense;
 use super::strips::{Channels, Planes, Strips};
 use super::winograd;
 use crate::cpu::factors::{self, Part};
-use crate::cpu::gemm::{Matrix, Mode, Threads};
+use crate::cpu::gemm::{Matrix, Threads};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
@@ -177,9 +177,7 @@ impl Dense {
         }
         let mut made = Vec::new();
         self.over_factors(x, threads, |tile, pixels| {
-            y.write_columns(plane, pixels, &mut made, threads, |y, stride| {
-                filters.multiply(y, stride, Mode::Replace, tile, threads);
-            });
+            y.multiply_columns(plane, pixels, (filters, tile), &mut made, threads);
         });
     }
 
@@ -217,9 +215,7 @@ impl Dense {
         let (mut wide, mut made) = (Vec::new(), Vec::new());
         let mut multiplied = |pixels: Range<usize>| {
             let columns = x.factor(plane, pixels.clone(), &mut wide, threads);
-            y.write_columns(plane, pixels, &mut made, threads, |y, stride| {
-                filters.multiply(y, stride, Mode::Replace, columns, threads);
-            });
+            y.multiply_columns(plane, pixels, (filters, columns), &mut made, threads);
         };
         if x.widens() {
             self.pieces_of_both(plane).for_each(multiplied);

@@ -37,6 +37,7 @@
 //!   read elements within the shape only: what a register has beyond it is masked, and a masked load does not touch memory.
 //! - Strips: [`Taps::convolve`] asserts that the furthest pairs that are read lie in the strip and that the last pixel lies in the
 //!   output, whose planes do not overlap; its runs have each pixel once, so tiles write to places of their own.
+//! - Output: [`Left::write`] asserts that it has as many rows as the product and that the columns lie in them.
 //! - Target: [`written`] asserts that the last element lies in the slice and that rows do not overlap. The slice is borrowed
 //!   exclusively for the whole product, each task writes its own rectangle, and what a register has beyond it is masked. Rows of a
 //!   target are read only to be added to.
@@ -53,6 +54,7 @@ use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
 
 mod inner;
 mod outer;
+mod output;
 mod pack;
 #[cfg(test)]
 mod reference;
@@ -61,9 +63,12 @@ mod taps;
 mod tests;
 
 pub(crate) use outer::Left;
+use outer::Written;
+pub(crate) use output::Output;
+use output::To;
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
-pub(crate) use taps::{Output, Pixels, Strip, Taps};
+pub(crate) use taps::{Pixels, Strip, Taps};
 
 /// Whether this processor has the instructions.
 pub(crate) fn available() -> bool {
@@ -178,17 +183,52 @@ impl Left {
         right: Matrix<'_, T>,
         threads: Threads,
     ) {
-        let (right, [again, columns]) = (Source::of_right(right), right.shape);
-        let [rows, inner] = self.shape();
+        let ([rows, inner], [again, columns]) = (self.shape(), right.shape);
         assert_eq!(inner, again, "the inner dimensions of a product agree");
-        let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
+        let Some(target) = written(target, stride, mode, [rows, inner, columns]) else { return };
+        self.product(right, Written { to: To::Singles(target.start), stride, add: mode == Mode::Add }, threads);
+    }
+
+    /// Whether [`Left::write`] serves this factor: whether there is an inner dimension, and it is a single block.
+    pub(crate) fn is_one_block(&self) -> bool {
+        (1..=outer::INNER).contains(&self.shape()[1])
+    }
+
+    /// Writes this factor times `right`, rounded to bf16, to the columns from `first` on of a matrix whose rows begin `stride` elements
+    /// apart, and which has as many rows as this factor. All elements of these columns are written. Where they are float32, they are those
+    /// of [`Left::multiply`], otherwise these are rounded.
+    ///
+    /// # Panics
+    /// If the shapes do not match, a matrix does not lie in its slice, or the inner dimension is not a single block.
+    pub(crate) fn write<T: Factor>(
+        &self,
+        output: &mut Output<'_>,
+        stride: usize,
+        first: usize,
+        right: Matrix<'_, T>,
+        threads: Threads,
+    ) {
+        let ([rows, inner], [again, columns]) = (self.shape(), right.shape);
+        assert_eq!(inner, again, "the inner dimensions of a product agree");
+        assert!(self.is_one_block(), "a product that is written at once has one block");
+        assert_eq!(output.len(), rows * stride, "a matrix has as many rows as the left factor");
+        assert!(first + columns <= stride, "the product lies in its matrix");
+        if rows > 0 && columns > 0 {
+            self.product(right, Written { to: output.from(first), stride, add: false }, threads);
+        }
+    }
+
+    /// The product, whose shapes and target have been asserted, and which has rows, columns and an inner dimension.
+    fn product<T: Factor>(&self, right: Matrix<'_, T>, written: Written, threads: Threads) {
+        let ([rows, inner], columns) = (self.shape(), right.shape[1]);
+        let right = Source::of_right(right);
         let tasks = at_once([rows, inner, columns], SMALL, threads);
         let wide = part(columns, tasks, outer::LANES).min(outer::columns_at_once(inner));
         // Rows are divided only where there are too few columns for all threads, because every task packs its columns for itself.
         let high = part(rows, tasks.div_ceil(columns.div_ceil(wide)), outer::ROWS);
         over(tasks, grid(rows, high, columns, wide), |(rows, columns)| {
             // SAFETY: see the module; this factor was packed, so the processor has the instructions. Parts do not overlap.
-            unsafe { self.block(rows, right, columns, written, mode == Mode::Add) }
+            unsafe { self.block(rows, right, columns, written) }
         });
     }
 }

@@ -6,14 +6,12 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::{
-    __m512, __m512i, __mmask16, _mm512_add_ps, _mm512_dpbf16_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
-    _mm512_set1_epi32, _mm512_setzero_ps,
-};
+use std::arch::x86_64::{__m512i, __mmask16, _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps};
 use std::ops::Range;
 
-use super::super::tiles::{Target, blocks};
-use super::pack::{Factor, Line, PAIRS, Part, Source, halves};
+use super::super::tiles::blocks;
+use super::output::To;
+use super::pack::{Factor, Line, PAIRS, Part, Source, halves, lowest};
 use super::with_scratch;
 
 /// Rows of a tile.
@@ -34,6 +32,16 @@ pub(super) const SCRATCH: usize = 4096;
 pub(super) fn columns_at_once(inner: usize) -> usize {
     let pairs = blocks(inner, INNER, 2).next().map_or(1, |block| block.len().div_ceil(2));
     SCRATCH / (VECTORS * pairs) * COLUMNS
+}
+
+/// Where a product is written, or added to what is there.
+#[derive(Clone, Copy)]
+pub(super) struct Written {
+    /// The first element of the first row.
+    pub(super) to: To,
+    /// From one row to the next.
+    pub(super) stride: usize,
+    pub(super) add: bool,
 }
 
 /// A left factor, rounded to bf16 and packed. It serves any number of products.
@@ -95,8 +103,7 @@ impl Left {
         rows: Range<usize>,
         right: Source<'_, T>,
         columns: Range<usize>,
-        target: Target,
-        add: bool,
+        written: Written,
     ) {
         with_scratch(|scratch| {
             let scratch = scratch.as_mut_ptr();
@@ -115,8 +122,11 @@ impl Left {
                                 pairs,
                                 rows: (rows.end - row).min(ROWS),
                                 columns: (columns.end - column).min(COLUMNS),
-                                target: Target { start: target.at(row, column), ..target },
-                                add: add || depth.start > 0,
+                                written: Written {
+                                    to: written.to.after(row * written.stride + column),
+                                    add: written.add || depth.start > 0,
+                                    ..written
+                                },
                             };
                             tile.compute();
                         }
@@ -176,11 +186,6 @@ unsafe fn pack_right<T: Factor>(right: Source<'_, T>, columns: &Range<usize>, de
     }
 }
 
-/// A mask for the columns of a register if `count` columns are left.
-fn last_columns(count: usize) -> __mmask16 {
-    if count >= LANES { !0 } else { (1 << count) - 1 }
-}
-
 /// A tile of the product, and the packed panels that it is the product of.
 struct Tile {
     left: *const u32,
@@ -188,8 +193,7 @@ struct Tile {
     pairs: usize,
     rows: usize,
     columns: usize,
-    target: Target,
-    add: bool,
+    written: Written,
 }
 
 impl Tile {
@@ -241,34 +245,14 @@ impl Tile {
                 right = right.add(V);
             }
         }
-        for (row, sums) in sums.iter().enumerate().take(self.rows) {
-            for (vector, sum) in sums.iter().enumerate() {
-                // SAFETY: the row and the columns that the mask leaves lie in the tile.
-                unsafe {
-                    let to = self.target.at(row, LANES * vector);
-                    put(to, *sum, self.columns - LANES * vector, self.add);
-                }
-            }
-        }
-    }
-}
-
-/// Writes or adds the first `count` numbers of a register.
-///
-/// # Safety
-/// The processor has the instructions, and `count` numbers, or as many as a register has if that is less, may be written (and read) at `to`.
-#[target_feature(enable = "avx512f")]
-#[inline]
-unsafe fn put(to: *mut f32, sum: __m512, count: usize, add: bool) {
-    // SAFETY: as the caller promises; a mask leaves out what is beyond `count`.
-    unsafe {
-        if count >= LANES {
-            let sum = if add { _mm512_add_ps(to.cast::<__m512>().read_unaligned(), sum) } else { sum };
-            to.cast::<__m512>().write_unaligned(sum);
-        } else {
-            let mask = last_columns(count);
-            let sum = if add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum) } else { sum };
-            _mm512_mask_storeu_ps(to, mask, sum);
+        // A copy, so that they need no place in memory before.
+        let made = sums;
+        let Written { to, stride, add } = self.written;
+        for vector in 0..V {
+            let of_vector = made.iter().take(self.rows).map(|sums| sums[vector]);
+            let mask = lowest(self.columns - LANES * vector) as __mmask16;
+            // SAFETY: the rows and the columns that the mask leaves lie in the tile.
+            unsafe { to.put((LANES * vector) as isize, stride, of_vector, mask, add) };
         }
     }
 }

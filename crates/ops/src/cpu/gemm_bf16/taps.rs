@@ -8,15 +8,13 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m256i, __m512, __mmask16, _mm256_mask_storeu_epi16, _mm256_storeu_si256, _mm512_cvtneps_pbh, _mm512_dpbf16_ps,
-    _mm512_loadu_si512, _mm512_mask_storeu_ps, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
-    _mm512_storeu_ps,
+    __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
 };
-use std::mem::MaybeUninit;
 
 use super::super::matrix::Threads;
 use super::super::tiles::{at_once, grid, over, part};
 use super::outer::{LANES, ROWS};
+use super::output::{Output, To};
 use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
 use super::{SMALL, available};
 
@@ -45,13 +43,6 @@ pub(crate) struct Strip<'a> {
 impl Strip<'_> {
     /// Pairs that may be read behind the last one, to no effect.
     pub(crate) const BEYOND: usize = LANES - 1;
-}
-
-/// Where the output is written.
-pub(crate) enum Output<'a> {
-    Singles(&'a mut [f32]),
-    /// The bits of bf16.
-    Halves(&'a mut [MaybeUninit<u16>]),
 }
 
 /// The pixels of an output: `rows` of `width`, which follow each other from place `first` of each plane of `plane` places on.
@@ -137,11 +128,7 @@ impl Taps {
         let furthest = runs.iter().map(|run| run.from).max().unwrap_or(0);
         let last = strip.starts.iter().max().map_or(0, |start| start + furthest + Strip::BEYOND);
         assert!(last < strip.pairs.len(), "a strip has room behind its last pair");
-        let to = match output {
-            Output::Singles(values) => To::Singles(values.as_mut_ptr().wrapping_add(first)),
-            Output::Halves(places) => To::Halves(places.as_mut_ptr().cast::<u16>().wrapping_add(first)),
-        };
-        let job = Job { taps: self, strip, plane, to };
+        let job = Job { taps: self, strip, plane, to: output.from(first) };
         let tasks = at_once([self.filters, 2 * self.pairs, LANES * runs.len()], SMALL, threads);
         let wide = part(runs.len(), tasks, RUNS);
         let high = part(self.filters, tasks.div_ceil(runs.len().div_ceil(wide)), ROWS);
@@ -154,15 +141,6 @@ impl Taps {
                 }
             }
         });
-    }
-}
-
-impl Output<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Output::Singles(values) => values.len(),
-            Output::Halves(places) => places.len(),
-        }
     }
 }
 
@@ -213,20 +191,9 @@ struct Job<'a> {
     taps: &'a Taps,
     strip: &'a Strip<'a>,
     plane: usize,
+    /// The first pixel of the output.
     to: To,
 }
-
-/// The first pixel of the output.
-#[derive(Clone, Copy)]
-enum To {
-    Singles(*mut f32),
-    Halves(*mut u16),
-}
-
-// SAFETY: an address. What may be written there is argued by those who write.
-unsafe impl Send for To {}
-// SAFETY: as above.
-unsafe impl Sync for To {}
 
 impl Job<'_> {
     /// Computes the pixels of at most three runs for `filters` filters, at most eight, from one whose number is a multiple of eight.
@@ -277,47 +244,15 @@ impl Job<'_> {
                 left = left.add(ROWS);
             }
         }
-        for (filter, sums) in sums.iter().enumerate().take(filters) {
-            for (sum, run) in sums.iter().zip(runs) {
-                for (place, mask) in run.rows {
-                    // SAFETY: the pixels that the mask leaves lie in the output.
-                    unsafe { self.to.put(((first + filter) * self.plane) as isize + place, *sum, mask) };
-                }
+        // A copy, so that they need no place in memory before.
+        let made = sums;
+        for (index, run) in runs.iter().enumerate() {
+            let of_run = made.iter().take(filters).map(|sums| sums[index]);
+            for (place, mask) in run.rows {
+                let place = (first * self.plane) as isize + place;
+                // SAFETY: the pixels that the mask leaves lie in the output, in the plane of each filter.
+                unsafe { self.to.put(place, self.plane, of_run.clone(), mask, false) };
             }
         }
     }
-}
-
-impl To {
-    /// Writes the numbers that the mask names, so many places behind the first pixel. Sums of the instruction are never subnormal, so they
-    /// are rounded to bf16 as any others.
-    ///
-    /// # Safety
-    /// The processor has the instructions, and these numbers may be written.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    #[inline]
-    unsafe fn put(self, place: isize, sums: __m512, mask: __mmask16) {
-        // SAFETY: as the caller promises; a mask leaves out what is not to be written.
-        unsafe {
-            match (self, mask) {
-                (_, 0) => {}
-                (Self::Singles(to), __mmask16::MAX) => _mm512_storeu_ps(to.wrapping_offset(place), sums),
-                (Self::Singles(to), _) => _mm512_mask_storeu_ps(to.wrapping_offset(place), mask, sums),
-                (Self::Halves(to), __mmask16::MAX) => {
-                    _mm256_storeu_si256(to.wrapping_offset(place).cast(), rounded(sums));
-                }
-                (Self::Halves(to), _) => {
-                    _mm256_mask_storeu_epi16(to.wrapping_offset(place).cast(), mask, rounded(sums));
-                }
-            }
-        }
-    }
-}
-
-/// The nearest numbers of bf16.
-#[target_feature(enable = "avx512f,avx512vl,avx512bf16")]
-#[inline]
-fn rounded(sums: __m512) -> __m256i {
-    // SAFETY: both are 32 bytes without a meaning of their own.
-    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(sums)) }
 }

@@ -82,6 +82,37 @@ fn check<A: Seen, B: Seen>(
             assert!(same, "{rows}x{inner}x{columns} {mode:?} ({row}, {column}): {found:e}, not {expected:e}");
         }
     }
+    if mode == Mode::Replace && Left::new(left).is_one_block() {
+        check_written(left, right, stride + 1, threads);
+    }
+}
+
+/// The same for a product that is written at once, into the columns from the first but one on, in both formats.
+#[track_caller]
+fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, stride: usize, threads: Threads) {
+    let ([rows, inner], columns, first) = (left.shape, right.shape[1], 1);
+    let of_left = |row: usize, k: usize| at(&left, row, k).seen();
+    let of_right = |column: usize, k: usize| at(&right, k, column).seen();
+    let (packed, untouched) = (Left::new(left), 0x4129u16);
+    let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); rows * stride];
+    packed.write(&mut Output::Singles(&mut singles), stride, first, right, threads);
+    let mut places = vec![MaybeUninit::new(untouched); rows * stride];
+    packed.write(&mut Output::Halves(&mut places), stride, first, right, threads);
+    for (place, (single, half)) in singles.iter().zip(&places).enumerate() {
+        // SAFETY: all of them have been written when they were made.
+        let half = bf16::from_bits(unsafe { half.assume_init() });
+        let (row, column) = (place / stride, place % stride);
+        let expected = match (first..first + columns).contains(&column) {
+            true => element([row, inner, column - first], &of_left, &of_right, false, Mode::Replace, f32::NAN),
+            false => f32::from_bits(u32::from(untouched) << 16),
+        };
+        let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
+        assert!(same(*single, expected), "({row}, {column}): {single:e}, not {expected:e}");
+        assert!(
+            same(half.to_f32(), bf16::from_f32(expected).to_f32()),
+            "({row}, {column}): {half:e}, not {expected:e}"
+        );
+    }
 }
 
 /// Shapes around the sides of tiles and blocks, every layout and format of factors, gaps between rows, both modes.

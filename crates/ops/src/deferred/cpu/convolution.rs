@@ -101,9 +101,7 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
         let multiplied = |pixels: Range<usize>| {
             read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
             let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
-            y.write_columns(reading.plane(), pixels, &mut made, threads, |y, stride| {
-                filters.multiply(y, stride, Mode::Replace, columns, threads);
-            });
+            y.multiply_columns(reading.plane(), pixels, (filters, columns), &mut made, threads);
         };
         if reading.x.widens() {
             shape.pieces_of_both(shape.piece()).for_each(multiplied);

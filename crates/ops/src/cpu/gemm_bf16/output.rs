@@ -1,0 +1,112 @@
+//! Where products are written: as float32, or rounded to bf16.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::{
+    __m256i, __m512, __mmask16, _mm256_mask_storeu_epi16, _mm256_storeu_si256, _mm512_add_ps, _mm512_cvtneps_pbh,
+    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_ps,
+};
+use std::mem::MaybeUninit;
+
+/// A matrix that is made: planes, or rows, that begin some places apart.
+pub(crate) enum Output<'a> {
+    Singles(&'a mut [f32]),
+    /// The bits of bf16.
+    Halves(&'a mut [MaybeUninit<u16>]),
+}
+
+impl Output<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Output::Singles(values) => values.len(),
+            Output::Halves(places) => places.len(),
+        }
+    }
+
+    /// The address of a place.
+    pub(super) fn from(&mut self, first: usize) -> To {
+        match self {
+            Output::Singles(values) => To::Singles(values.as_mut_ptr().wrapping_add(first)),
+            Output::Halves(places) => To::Halves(places.as_mut_ptr().cast::<u16>().wrapping_add(first)),
+        }
+    }
+}
+
+/// The address of a number of an output.
+#[derive(Clone, Copy)]
+pub(super) enum To {
+    Singles(*mut f32),
+    Halves(*mut u16),
+}
+
+// SAFETY: an address. What may be written there is argued by those who write.
+unsafe impl Send for To {}
+// SAFETY: as above.
+unsafe impl Sync for To {}
+
+impl To {
+    /// So many places further.
+    pub(super) fn after(self, places: usize) -> Self {
+        match self {
+            Self::Singles(to) => Self::Singles(to.wrapping_add(places)),
+            Self::Halves(to) => Self::Halves(to.wrapping_add(places)),
+        }
+    }
+
+    /// Writes those numbers of each register that the mask names, `place` places from here, those of the next register `stride` further;
+    /// or adds them to what is there, where that is float32. Sums of the instruction are never subnormal, so they are rounded to bf16 as any
+    /// others.
+    ///
+    /// # Safety
+    /// The processor has the instructions, these numbers may be written, and read if they are added to, which numbers of bf16 are not.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    pub(super) unsafe fn put(
+        self,
+        place: isize,
+        stride: usize,
+        sums: impl Iterator<Item = __m512>,
+        mask: __mmask16,
+        add: bool,
+    ) {
+        if mask == 0 {
+            return;
+        }
+        let all = mask == __mmask16::MAX;
+        // SAFETY: as the caller promises; a mask leaves out what is not to be written, or read.
+        unsafe {
+            match self {
+                Self::Singles(to) => {
+                    let mut to = to.wrapping_offset(place);
+                    for sums in sums {
+                        let sums = if add { _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sums) } else { sums };
+                        if all {
+                            _mm512_storeu_ps(to, sums)
+                        } else {
+                            _mm512_mask_storeu_ps(to, mask, sums)
+                        }
+                        to = to.wrapping_add(stride);
+                    }
+                }
+                Self::Halves(to) => {
+                    let mut to = to.wrapping_offset(place);
+                    for sums in sums {
+                        match all {
+                            true => _mm256_storeu_si256(to.cast(), rounded(sums)),
+                            false => _mm256_mask_storeu_epi16(to.cast(), mask, rounded(sums)),
+                        }
+                        to = to.wrapping_add(stride);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The nearest numbers of bf16.
+#[target_feature(enable = "avx512f,avx512vl,avx512bf16")]
+#[inline]
+fn rounded(sums: __m512) -> __m256i {
+    // SAFETY: both are 32 bytes without a meaning of their own.
+    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(sums)) }
+}
