@@ -13,7 +13,7 @@ use super::lanes::{BLOCK, vectorised};
 use super::real::Real;
 
 /// Elements that one thread converts at a time where all threads share a conversion, or a result.
-pub(super) const SHARE: usize = 1 << 15;
+pub(crate) const SHARE: usize = 1 << 15;
 
 /// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
 /// piece.

@@ -165,6 +165,14 @@ impl<'a, T: Stored> Source<'a, T> {
         }
     }
 
+    /// A copy of all elements, as they are stored.
+    fn copied(self) -> Elements<T> {
+        match self {
+            Self::Same(values) => Elements::Same(values.to_vec()),
+            Self::Halves(half, bits) => Elements::Halves(half, bits.to_vec()),
+        }
+    }
+
     /// The matrix of some columns of the one whose rows lie here, `stride` elements apart.
     pub(crate) fn columns<'b>(
         self,
@@ -404,6 +412,9 @@ impl<T: Stored> Elements<T> {
 
     /// The elements of a tensor that is given up: its own memory if nothing else refers to it.
     pub(crate) fn of(tensor: FlexTensor) -> Self {
+        if !(tensor.is_unique() && is_slice(&tensor)) {
+            return contiguous(&tensor).source().copied();
+        }
         let dtype = tensor.dtype();
         let data = tensor.into_data();
         // The data has the type that it is asked for, so no conversion can fail.

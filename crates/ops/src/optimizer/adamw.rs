@@ -15,8 +15,10 @@ use rayon::prelude::*;
 
 #[cfg(feature = "cube")]
 use super::state::{AT_ONCE, Eight, eight};
+use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
-use crate::cpu::values::{tensor, values};
+use crate::cpu::making::Making;
+use crate::cpu::values::{Target, tensor, values};
 #[cfg(feature = "cube")]
 use crate::device::on_cpu;
 use crate::device::serves;
@@ -162,11 +164,15 @@ impl Updates for Flex {
         let (old, gradient) = (values::<f32>(&weight), values::<f32>(&gradient));
         let (old_first, old_second) = (values::<f32>(&first), values::<f32>(&second));
         let length = old.len();
-        let (mut weight, mut first, mut second) = (vec![0.0; length], vec![0.0; length], vec![0.0; length]);
-        let new = weight.par_chunks_mut(PIECE).zip(first.par_chunks_mut(PIECE)).zip(second.par_chunks_mut(PIECE));
+        let mut made = [(); 3].map(|()| Making::<f32>::wide(length));
+        let [weight, first, second] = made.each_mut().map(|made| made.parts(PIECE).into_par_iter());
+        let new = weight.zip(first).zip(second);
         let from = old.par_chunks(PIECE).zip(gradient.par_chunks(PIECE));
         let from = from.zip(old_first.par_chunks(PIECE)).zip(old_second.par_chunks(PIECE));
         new.zip(from).for_each(|(((weight, first), second), (((old, gradient), old_first), old_second))| {
+            let new = [weight, first, second].map(|part| part.begin(Threads::One));
+            // Numbers that are not of a half format.
+            let [Target::Same(weight), Target::Same(first), Target::Same(second)] = new else { return };
             vectorised(
                 #[inline(always)]
                 || {
@@ -179,8 +185,8 @@ impl Updates for Flex {
                 },
             );
         });
-        let made = |values| tensor(values, [length]);
-        (made(weight), made(first), made(second))
+        let [weight, first, second] = made.map(|made| tensor(made.made(), [length]));
+        (weight, first, second)
     }
 }
 

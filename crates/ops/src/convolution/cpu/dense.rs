@@ -18,6 +18,7 @@ use super::strips::{Channels, Planes, Strips};
 use super::winograd;
 use crate::cpu::factors::{self, Part};
 use crate::cpu::gemm::{Matrix, Threads};
+use crate::cpu::halves::SHARE;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
@@ -274,7 +275,7 @@ pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, sh
 /// Adds up over the samples what `work` computes for each, `size` numbers that `work` adds to zeros.
 ///
 /// The samples are added in their order, whatever thread computed them, so the sum does not depend on the number of threads. Only the
-/// parts of the samples that are computed at the same time are in memory.
+/// parts of the samples that are computed at the same time are in memory, and the sum of those before.
 pub(crate) fn sum_over_samples<S: Send, T: Real>(
     threads: Threads,
     size: usize,
@@ -285,20 +286,37 @@ pub(crate) fn sum_over_samples<S: Send, T: Real>(
         Threads::One => rayon::current_num_threads().min(samples.len()),
         Threads::All => 1,
     };
-    reserve((at_once + 1) * size, T::DTYPE);
-    let mut sum = vec![T::of(0.0); size];
-    let mut parts = vec![T::of(0.0); at_once * size];
+    reserve(parts_of_sum(samples.len(), at_once) * size, T::DTYPE);
+    let mut parts: Vec<Vec<T>> = vec![Vec::new(); at_once];
+    let mut sum: Option<Vec<T>> = None;
     let mut samples = samples.into_iter().peekable();
     while samples.peek().is_some() {
-        parts.fill(T::of(0.0));
-        let wave: Vec<_> = parts.chunks_exact_mut(size).zip(samples.by_ref().take(at_once)).collect();
-        let made = wave.len() * size;
-        over_samples(threads, wave, |(part, sample)| work(sample, part));
-        for part in parts[..made].chunks_exact(size) {
-            sum.iter_mut().zip(part).for_each(|(sum, value)| *sum += *value);
-        }
+        let wave: Vec<_> = parts.iter_mut().zip(samples.by_ref().take(at_once)).collect();
+        let made = wave.len();
+        over_samples(threads, wave, |(part, sample)| {
+            part.clear();
+            part.resize(size, T::of(0.0));
+            work(sample, part);
+        });
+        let mut parts = parts[..made].iter_mut();
+        let sum = match &mut sum {
+            Some(sum) => sum,
+            None => sum.insert(parts.next().map(std::mem::take).unwrap_or_default()),
+        };
+        let parts = parts.into_slice();
+        sum.par_chunks_mut(SHARE).enumerate().for_each(|(share, sum)| {
+            for part in &*parts {
+                sum.iter_mut().zip(&part[share * SHARE..]).for_each(|(sum, value)| *sum += *value);
+            }
+        });
     }
-    sum
+    sum.unwrap_or_else(|| vec![T::of(0.0); size])
+}
+
+/// How many parts, each of the size of the sum, are in memory while so many samples are added up: those of the samples that are computed at
+/// the same time, and the sum of those before.
+pub(crate) fn parts_of_sum(samples: usize, at_once: usize) -> usize {
+    at_once + usize::from(samples > at_once)
 }
 
 #[cfg(test)]

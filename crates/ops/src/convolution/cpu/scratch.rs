@@ -104,7 +104,7 @@ impl Way {
     fn forward_of_reading(&self) -> usize {
         let shape = &self.shape;
         let pixels = if self.halves { shape.piece_of_both() } else { shape.piece() };
-        let read = if shape.pointwise() { shape.input * pixels } else { self.read(shape) };
+        let read = self.read(shape, pixels);
         let made = if shape.pointwise() { shape.output * pixels } else { self.written(shape) };
         let halves = if self.halves { made } else { 0 };
         bytes(self.at_once() * (read + halves) + self.product_of_wide(shape)) + self.prepared()
@@ -135,7 +135,7 @@ impl Way {
 
     fn gradients_of_reading(&self) -> usize {
         let shape = &self.shape;
-        let read = if shape.pointwise() { shape.input * shape.piece() } else { self.read(shape) };
+        let read = self.read(shape, shape.piece());
         let widened = match (shape.turned(), shape.pointwise()) {
             _ if !self.widens() => 0,
             (_, true) => shape.output * shape.piece(),
@@ -176,9 +176,15 @@ impl Way {
         bytes(filters::size(&self.shape, self.halved)) + self.packed(&self.shape)
     }
 
-    /// Elements of a sample that is normalised as a whole: strips are normalised by themselves.
-    fn read(&self, shape: &Dense) -> usize {
-        if self.strips(shape).is_some() { 0 } else { shape.in_sample() }
+    /// Elements of what is normalised at a time: so many pixels of a 1x1 convolution, which are rounded where maps are multiplied as they
+    /// are stored; otherwise a sample, unless that is done strip by strip.
+    fn read(&self, shape: &Dense, pixels: usize) -> usize {
+        match (shape.pointwise(), self.strips(shape)) {
+            (true, _) if self.halved => (shape.input * pixels).div_ceil(2),
+            (true, _) => shape.input * pixels,
+            (false, Some(_)) => 0,
+            (false, None) => shape.in_sample(),
+        }
     }
 
     /// Bytes of packed filters.
@@ -210,8 +216,8 @@ impl Way {
             None if transformed => winograd::weight_scratch(shape),
             None => shape.tile(),
         };
-        let weight = shape.output * shape.fan();
-        weight + self.at_once() * (weight + made_in)
+        let parts = dense::parts_of_sum(shape.batch, self.at_once());
+        parts * shape.output * shape.fan() + self.at_once() * made_in
     }
 
     /// Elements of the buffers that the matrix products of a convolution of a map go through.

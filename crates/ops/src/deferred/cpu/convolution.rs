@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
 use super::normalisation::Gradients;
@@ -93,14 +94,13 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
         if shape.forward_in_strips(&OfSample { reading, first: sample * shape.input }, &prepared, &mut y) {
             return;
         }
-        let (mut read, mut made) = (Vec::new(), Vec::new());
+        let (mut read, mut made) = (Piece::default(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
-            read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
-            return shape.forward(Source::Same(&read), &prepared, y);
+            let read = read.wide(reading, sample, 0..reading.plane(), threads);
+            return shape.forward(Source::Same(read), &prepared, y);
         };
         let multiplied = |pixels: Range<usize>| {
-            read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
-            let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
+            let columns = read.factor(reading, sample, pixels.clone(), threads);
             y.multiply_columns(reading.plane(), pixels, (filters, columns), &mut made, threads);
         };
         if reading.x.widens() {
@@ -135,22 +135,20 @@ fn dense_backward<T: Stored>(
     let size = shape.output * shape.fan();
     let to_input = InputGradient::new(shape, weight, dy.multiplies_halves());
     let dw = dense::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
-        let (mut read, mut wide, mut made) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut read, mut wide, mut made) = (Piece::default(), Vec::new(), Vec::new());
         let mut dx = dx.begin(threads);
         let dy = dy.chunk(sample, shape.output * shape.out_plane());
         let Some(filters) = to_input.factor().filter(|_| shape.pointwise()) else {
             let normalised = OfSample { reading, first: sample * shape.input };
             if !(dy.multiplies_halves() && shape.backward_weight_in_strips(&normalised, dy, dw)) {
-                read_piece(reading, sample, shape, 0..reading.plane(), threads, &mut read);
-                shape.backward_weight(Source::Same(&read), dy, dw);
+                shape.backward_weight(Source::Same(read.wide(reading, sample, 0..reading.plane(), threads)), dy, dw);
             }
             to_input.of_sample(dy, dx.again());
             return absorb_planes(reading, sample, dx, threads, sums);
         };
         for pixels in shape.pieces(shape.piece()) {
-            read_piece(reading, sample, shape, pixels.clone(), threads, &mut read);
+            let columns = read.factor(reading, sample, pixels.clone(), threads);
             let of_output = dy.factor(reading.plane(), pixels.clone(), &mut wide, threads);
-            let columns = Part::Wide(Matrix::of(&read, shape.input, pixels.len()));
             of_output.add_product(dw, shape.input, columns.transposed(), threads);
             dx.write_columns(reading.plane(), pixels.clone(), &mut made, threads, |dx, stride| {
                 filters.multiply(dx, stride, Mode::Replace, of_output, threads);
@@ -167,32 +165,71 @@ struct OfSample<'a, T> {
     first: usize,
 }
 
+impl<T: Stored> OfSample<'_, T> {
+    /// Normalises the pixels of a channel from one on, and rounds them to bf16.
+    fn round(&self, channel: usize, start: usize, out: &mut [u16]) {
+        Bits::written(Half::Bf16, out).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
+            self.reading.fill(self.first + channel, start + at, piece);
+        });
+    }
+}
+
 impl<T: Stored> Channels for OfSample<'_, T> {
     fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
         buffer.resize(pixels.len(), 0);
-        Bits::written(Half::Bf16, buffer).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
-            self.reading.fill(self.first + channel, pixels.start + at, piece);
-        });
+        self.round(channel, pixels.start, buffer);
         buffer
     }
 }
 
-/// Normalises a range of pixels of all channels of a sample into `read`, `[channels, pixels]`.
-fn read_piece<T: Stored>(
-    reading: &Reading<'_, T>,
-    sample: usize,
-    shape: &Dense,
-    pixels: Range<usize>,
-    threads: Threads,
-    read: &mut Vec<T>,
-) {
-    read.resize(shape.input * pixels.len(), T::of(0.0));
-    let fill = |(channel, out): (usize, &mut [T])| {
-        reading.fill(sample * shape.input + channel, pixels.start, out);
-    };
+/// Normalised pixels of all channels of a sample, `[channels, pixels]`.
+struct Piece<T> {
+    wide: Vec<T>,
+    halves: Vec<u16>,
+}
+
+impl<T> Default for Piece<T> {
+    fn default() -> Self {
+        Self { wide: Vec::new(), halves: Vec::new() }
+    }
+}
+
+impl<T: Stored> Piece<T> {
+    /// Normalises a range of pixels.
+    fn wide(&mut self, reading: &Reading<'_, T>, sample: usize, pixels: Range<usize>, threads: Threads) -> &[T] {
+        let (start, count) = (pixels.start, pixels.len());
+        self.wide.resize(reading.norm.channels * count, T::of(0.0));
+        each_channel(&mut self.wide, count, threads, |channel, out| {
+            reading.fill(sample * reading.norm.channels + channel, start, out);
+        });
+        &self.wide
+    }
+
+    /// The same as a factor: rounded to bf16 if products of the map have such factors.
+    fn factor(
+        &mut self,
+        reading: &Reading<'_, T>,
+        sample: usize,
+        pixels: Range<usize>,
+        threads: Threads,
+    ) -> Part<'_, T> {
+        let (channels, count) = (reading.norm.channels, pixels.len());
+        if !reading.x.multiplies_halves() {
+            return Part::Wide(Matrix::of(self.wide(reading, sample, pixels, threads), channels, count));
+        }
+        self.halves.resize(channels * count, 0);
+        let normalised = OfSample { reading, first: sample * channels };
+        each_channel(&mut self.halves, count, threads, |channel, out| normalised.round(channel, pixels.start, out));
+        Part::Halves(Matrix::of(self.halves.reinterpret_cast(), channels, count))
+    }
+}
+
+/// Does something with `count` numbers of each channel.
+fn each_channel<E: Send>(of: &mut [E], count: usize, threads: Threads, work: impl Fn(usize, &mut [E]) + Send + Sync) {
+    let work = |(channel, out)| work(channel, out);
     match threads {
-        Threads::All => read.par_chunks_exact_mut(pixels.len()).enumerate().for_each(fill),
-        Threads::One => read.chunks_exact_mut(pixels.len()).enumerate().for_each(fill),
+        Threads::All => of.par_chunks_exact_mut(count).enumerate().for_each(work),
+        Threads::One => of.chunks_exact_mut(count).enumerate().for_each(work),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cpu::values::Elements;
 
 /// Normalisation with known statistics.
 pub(crate) struct NormAct<T> {
-    channels: usize,
+    pub(crate) channels: usize,
     /// Pixels of a plane.
     pub(crate) plane: usize,
     groups: Vec<usize>,
