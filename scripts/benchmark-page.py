@@ -104,8 +104,8 @@ def source(name, document=None, note=""):
 
 # The tables.
 
-ROWS, PEERS = "2026-11-27-cpu-rows-kindling.json", "2026-11-27-cpu-rows-pytorch.json"
-UNET_ROWS, UNET_PEERS = "2026-11-27-unet-rows-kindling.json", "2026-11-27-unet-rows-pytorch.json"
+ROWS, PEERS = "2026-11-28-cpu-rows-kindling.json", "2026-11-28-cpu-rows-pytorch.json"
+UNET_ROWS, UNET_PEERS = "2026-11-28-unet-rows-kindling.json", "2026-11-28-unet-rows-pytorch.json"
 
 
 def rate(row):

@@ -211,8 +211,8 @@ impl Left {
         let ([rows, inner], [again, columns]) = (self.shape(), right.shape);
         assert_eq!(inner, again, "the inner dimensions of a product agree");
         assert!(self.is_one_block(), "a product that is written at once has one block");
-        assert_eq!(output.len(), rows * stride, "a matrix has as many rows as the left factor");
-        assert!(first + columns <= stride, "the product lies in its matrix");
+        assert_eq!(output.len(), rows.saturating_mul(stride), "a matrix has as many rows as the left factor");
+        assert!(first.saturating_add(columns) <= stride, "the product lies in its matrix");
         if rows > 0 && columns > 0 {
             self.product(right, Written { to: output.from(first), stride, add: false }, threads);
         }

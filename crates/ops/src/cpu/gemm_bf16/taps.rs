@@ -117,16 +117,16 @@ impl Taps {
     /// If the strip has not as many taps and channels as the filters, the output has not a plane for each, or a number does not lie in them.
     pub(crate) fn convolve(&self, strip: &Strip<'_>, pixels: Pixels, output: &mut Output<'_>, threads: Threads) {
         let Pixels { first, rows, width, plane } = pixels;
-        assert_eq!(output.len(), self.filters * plane, "an output has a plane for each filter");
+        assert_eq!(output.len(), self.filters.saturating_mul(plane), "an output has a plane for each filter");
         if self.filters == 0 || rows == 0 || width == 0 {
             return;
         }
         assert_eq!(strip.starts.len(), self.pairs, "a strip has the channels and taps of the filters");
         assert!(width <= strip.width && strip.width >= LANES, "rows of the output lie in those of the strip");
-        assert!(first + rows * width <= plane, "the pixels lie in a plane");
+        assert!(rows.saturating_mul(width).saturating_add(first) <= plane, "the pixels lie in a plane");
         let runs = runs(rows, width, strip.width);
         let furthest = runs.iter().map(|run| run.from).max().unwrap_or(0);
-        let last = strip.starts.iter().max().map_or(0, |start| start + furthest + Strip::BEYOND);
+        let last = strip.starts.iter().max().map_or(0, |start| start.saturating_add(furthest + Strip::BEYOND));
         assert!(last < strip.pairs.len(), "a strip has room behind its last pair");
         let job = Job { taps: self, strip, plane, to: output.from(first) };
         let tasks = at_once([self.filters, 2 * self.pairs, LANES * runs.len()], SMALL, threads);

@@ -1,11 +1,11 @@
 //! The kernels against their definition, and the definition against sums in float64. On processors without the instructions there is
 //! nothing to compare, and each test ends at once.
 
-use std::mem::MaybeUninit;
-
 use half::bf16;
 use rand::RngExt;
 
+use super::super::bits::Bits;
+use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, RowsAt, Threads};
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_taps, rounded};
@@ -96,11 +96,10 @@ fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, st
     let (packed, untouched) = (Left::new(left), 0x4129u16);
     let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); rows * stride];
     packed.write(&mut Output::Singles(&mut singles), stride, first, right, threads);
-    let mut places = vec![MaybeUninit::new(untouched); rows * stride];
-    packed.write(&mut Output::Halves(&mut places), stride, first, right, threads);
-    for (place, (single, half)) in singles.iter().zip(&places).enumerate() {
-        // SAFETY: all of them have been written when they were made.
-        let half = bf16::from_bits(unsafe { half.assume_init() });
+    let mut halves = vec![untouched; rows * stride];
+    Bits::written(Half::Bf16, &mut halves).multiply(stride, first..first + columns, &packed, right, threads);
+    for (place, (single, half)) in singles.iter().zip(&halves).enumerate() {
+        let half = bf16::from_bits(*half);
         let (row, column) = (place / stride, place % stride);
         let expected = match (first..first + columns).contains(&column) {
             true => element([row, inner, column - first], &of_left, &of_right, false, Mode::Replace, f32::NAN),
@@ -224,11 +223,10 @@ fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pix
         for threads in [Threads::One, Threads::All] {
             let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); filters * plane];
             packed.convolve(&strip, pixels, &mut Output::Singles(&mut singles), threads);
-            let mut places = vec![MaybeUninit::new(untouched); filters * plane];
-            packed.convolve(&strip, pixels, &mut Output::Halves(&mut places), threads);
-            for (place, (single, half)) in singles.iter().zip(&places).enumerate() {
-                // SAFETY: all of them have been written when they were made.
-                let half = bf16::from_bits(unsafe { half.assume_init() });
+            let mut halves = vec![untouched; filters * plane];
+            Bits::written(Half::Bf16, &mut halves).convolve(&packed, &strip, pixels, threads);
+            for (place, (single, half)) in singles.iter().zip(&halves).enumerate() {
+                let half = bf16::from_bits(*half);
                 let (filter, pixel) = (place / plane, place % plane);
                 if !(first..first + rows * width).contains(&pixel) {
                     assert_eq!((single.to_bits(), half.to_bits()), (u32::from(untouched) << 16, untouched));
