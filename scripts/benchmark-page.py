@@ -336,7 +336,7 @@ def section_precision():
             "The training losses of the first seed:", "", "![Training losses in float32, bf16 and f16](precision.svg)", ""]
 
 
-SOAK_ON_CUDA = "2026-11-27-soak-cuda-stand-in.json"
+SOAK_ON_CUDA = "2026-11-28-soak-cuda-stand-in.json"
 
 PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-23-planner-random-cpu.json", "CPU, drawn at random"),
@@ -615,6 +615,8 @@ def section_robustness():
                                                                + soak["environment"]["note"][1:] + "."), "",
             f"{long['steps']:,} {cuda['what']}.", "",
             table(["", f"{short['steps']:,} steps", f"{long['steps']:,} steps"], [[what, f"{a:,}", f"{b:,}"] for what, a, b in counted]),
+            "", "The process had, in the middle of each tenth of the time of the longer run, "
+            + ", ".join(f"{size / 1e6:.0f}" for size in long["process_bytes_in_each_tenth_of_its_time"]) + " MB.",
             "", source(SOAK_ON_CUDA, cuda, cuda["environment"]["note"][0].upper() + cuda["environment"]["note"][1:] + "."), "",
             "## Fuzzing our own parsers", "", "`" + fuzz["about"].replace(",", "`,", 1), "", table(["parser", "inputs", "inputs a second"], rows), "",
             source("2026-11-22-fuzzing.json", fuzz), ""]
