@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
 
-use super::gemm::{Matrix, Threads};
-use super::gemm_bf16::{Factor, Left, Output, Pixels, Strip, Taps};
+use super::gemm::{Matrix, Output, Pixels, Strip, Threads};
+use super::gemm_bf16::{Factor, Left, Taps};
 use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 
 /// See the module.

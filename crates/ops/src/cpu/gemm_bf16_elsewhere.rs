@@ -1,10 +1,8 @@
 //! Products of factors rounded to bf16, on processors without an instruction for them: there are none.
 
-use std::mem::MaybeUninit;
-
 use half::bf16;
 
-use super::matrix::{Matrix, Mode, RowsAt, Threads};
+use super::matrix::{Matrix, Mode, Output, Pixels, RowsAt, Strip, Threads};
 
 /// Whether this processor has the instructions: no.
 pub(crate) fn available() -> bool {
@@ -45,36 +43,20 @@ impl Left {
     pub(crate) fn multiply<T>(&self, _: &mut [f32], _: usize, _: Mode, _: Matrix<'_, T>, _: Threads) {
         match *self {}
     }
+
+    /// Nobody calls this.
+    pub(crate) fn is_one_block(&self) -> bool {
+        match *self {}
+    }
+
+    /// Nobody calls this.
+    pub(crate) fn write<T>(&self, _: &mut Output<'_>, _: usize, _: usize, _: Matrix<'_, T>, _: Threads) {
+        match *self {}
+    }
 }
 
 /// Packed filters of a convolution, which nobody has.
 pub(crate) enum Taps {}
-
-/// Pairs of channels, of which nobody makes any.
-pub(crate) struct Strip<'a> {
-    pub(crate) pairs: &'a [u32],
-    pub(crate) starts: &'a [usize],
-    pub(crate) width: usize,
-}
-
-impl Strip<'_> {
-    pub(crate) const BEYOND: usize = 0;
-}
-
-/// Where nothing is written.
-pub(crate) enum Output<'a> {
-    Singles(&'a mut [f32]),
-    Halves(&'a mut [MaybeUninit<u16>]),
-}
-
-/// The pixels of an output.
-#[derive(Clone, Copy)]
-pub(crate) struct Pixels {
-    pub(crate) first: usize,
-    pub(crate) rows: usize,
-    pub(crate) width: usize,
-    pub(crate) plane: usize,
-}
 
 impl Taps {
     /// Bytes of packed filters: none.

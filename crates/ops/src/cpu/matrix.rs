@@ -1,4 +1,6 @@
-//! The factors of matrix products, and how a product is computed.
+//! The factors of matrix products and of convolutions of strips, where these are written, and how they are computed.
+
+use std::mem::MaybeUninit;
 
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy)]
@@ -31,6 +33,37 @@ pub(crate) struct RowsAt<'a, T> {
     pub(crate) values: &'a [T],
     pub(crate) starts: &'a [usize],
     pub(crate) columns: usize,
+}
+
+/// Some rows of a map as pairs of channels, the first in the lower half; the last of an odd number is paired with zeros.
+pub(crate) struct Strip<'a> {
+    /// The pairs, and [`Strip::BEYOND`] after the last that is used.
+    pub(crate) pairs: &'a [u32],
+    /// Where the first pixel's pairs lie: for each two channels, those under each tap.
+    pub(crate) starts: &'a [usize],
+    /// Pairs from a pixel to the one below it.
+    pub(crate) width: usize,
+}
+
+impl Strip<'_> {
+    /// Pairs that may be read behind the last one, to no effect.
+    pub(crate) const BEYOND: usize = 15;
+}
+
+/// The pixels of an output: `rows` of `width`, which follow each other from place `first` of each plane of `plane` places on.
+#[derive(Clone, Copy)]
+pub(crate) struct Pixels {
+    pub(crate) first: usize,
+    pub(crate) rows: usize,
+    pub(crate) width: usize,
+    pub(crate) plane: usize,
+}
+
+/// A matrix that is made: planes, or rows, that begin some places apart.
+pub(crate) enum Output<'a> {
+    Singles(&'a mut [f32]),
+    /// The bits of bf16.
+    Halves(&'a mut [MaybeUninit<u16>]),
 }
 
 /// The threads that a product runs on: all of the pool, or only the caller's.

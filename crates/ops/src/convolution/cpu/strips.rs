@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use super::shape::Dense;
 use crate::cpu::bits::round_over;
-use crate::cpu::gemm::{Matrix, RowsAt, Threads, as_singles_mut};
-use crate::cpu::gemm_bf16::{self, Output, Pixels, Strip, Taps};
+use crate::cpu::gemm::{Matrix, Output, Pixels, RowsAt, Strip, Threads, as_singles_mut};
+use crate::cpu::gemm_bf16::{self, Taps};
 use crate::cpu::halves::{Half, Stored};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{Source, Target};

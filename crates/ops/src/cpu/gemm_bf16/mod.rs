@@ -49,7 +49,7 @@
 
 use std::cell::RefCell;
 
-use super::matrix::{Matrix, Mode, RowsAt, Threads};
+use super::matrix::{Matrix, Mode, Output, RowsAt, Threads};
 use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
 
 mod inner;
@@ -64,11 +64,10 @@ mod tests;
 
 pub(crate) use outer::Left;
 use outer::Written;
-pub(crate) use output::Output;
 use output::To;
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
-pub(crate) use taps::{Pixels, Strip, Taps};
+pub(crate) use taps::Taps;
 
 /// Whether this processor has the instructions.
 pub(crate) fn available() -> bool {

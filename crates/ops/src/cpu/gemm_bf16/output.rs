@@ -6,14 +6,8 @@ use std::arch::x86_64::{
     __m256i, __m512, __mmask16, _mm256_mask_storeu_epi16, _mm256_storeu_si256, _mm512_add_ps, _mm512_cvtneps_pbh,
     _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_ps,
 };
-use std::mem::MaybeUninit;
 
-/// A matrix that is made: planes, or rows, that begin some places apart.
-pub(crate) enum Output<'a> {
-    Singles(&'a mut [f32]),
-    /// The bits of bf16.
-    Halves(&'a mut [MaybeUninit<u16>]),
-}
+use super::super::matrix::Output;
 
 impl Output<'_> {
     pub(super) fn len(&self) -> usize {

@@ -11,10 +11,10 @@ use std::arch::x86_64::{
     __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
 };
 
-use super::super::matrix::Threads;
+use super::super::matrix::{Output, Pixels, Strip, Threads};
 use super::super::tiles::{at_once, grid, over, part};
 use super::outer::{LANES, ROWS};
-use super::output::{Output, To};
+use super::output::To;
 use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
 use super::{SMALL, available};
 
@@ -30,29 +30,8 @@ pub(crate) struct Taps {
     pairs: usize,
 }
 
-/// Some rows of a map as pairs of channels, the first in the lower half; the last of an odd number is paired with zeros.
-pub(crate) struct Strip<'a> {
-    /// The pairs, and [`Strip::BEYOND`] after the last that is used.
-    pub(crate) pairs: &'a [u32],
-    /// Where the first pixel's pairs lie: for each two channels, those under each tap.
-    pub(crate) starts: &'a [usize],
-    /// Pairs from a pixel to the one below it.
-    pub(crate) width: usize,
-}
-
-impl Strip<'_> {
-    /// Pairs that may be read behind the last one, to no effect.
-    pub(crate) const BEYOND: usize = LANES - 1;
-}
-
-/// The pixels of an output: `rows` of `width`, which follow each other from place `first` of each plane of `plane` places on.
-#[derive(Clone, Copy)]
-pub(crate) struct Pixels {
-    pub(crate) first: usize,
-    pub(crate) rows: usize,
-    pub(crate) width: usize,
-    pub(crate) plane: usize,
-}
+// What is read beyond the last pair is a register less that pair.
+const _: () = assert!(Strip::BEYOND == LANES - 1);
 
 impl Taps {
     /// Bytes of packed filters.

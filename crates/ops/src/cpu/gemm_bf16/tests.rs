@@ -6,12 +6,12 @@ use rand::RngExt;
 
 use super::super::bits::Bits;
 use super::super::halves::Half;
-use super::super::matrix::{Matrix, Mode, RowsAt, Threads};
+use super::super::matrix::{Matrix, Mode, Output, Pixels, RowsAt, Strip, Threads};
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_taps, rounded};
 use super::{
-    Factor, LONG, Left, Output, Pixels, Strip, Taps, add_product_with_rows, available, inner, multiply,
-    of_inner_products, outer, packing_bytes,
+    Factor, LONG, Left, Taps, add_product_with_rows, available, inner, multiply, of_inner_products, outer,
+    packing_bytes,
 };
 
 fn random(seed: u64, count: usize) -> Vec<f32> {

@@ -2,7 +2,7 @@
 //!
 //! The normalised map never exists as a whole. A depthwise convolution normalises one plane at a time. A 1x1 convolution normalises a
 //! piece of all channels of a sample, multiplies it while it is in the cache, and goes on to the next piece. Other dense convolutions
-//! normalise one sample at a time. The backward passes do the same again, and turn the gradient of each piece into that of the
+//! normalise one sample at a time, or, where maps of bf16 are multiplied as they are stored, the rows of a strip of it. The backward passes do the same again, and turn the gradient of each piece into that of the
 //! normalised values while it is still in the cache.
 
 use std::ops::Range;
