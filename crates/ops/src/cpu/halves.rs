@@ -79,7 +79,7 @@ impl Stored for f32 {
         match half {
             Half::Bf16 => vectorised(
                 #[inline(always)]
-                || values.iter_mut().for_each(|value| *value = f32::from_bits(u32::from(nearest_bf16(*value)) << 16)),
+                || values.iter_mut().for_each(|value| *value = wide_bf16(nearest_bf16(*value))),
             ),
             Half::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
         }
@@ -146,10 +146,46 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
     made
 }
 
+/// A number as loops over elements read and write it: of the type that they compute in, or of bf16, as its bits.
+pub(crate) trait AsStored<T>: Copy {
+    fn widened(self) -> T;
+    fn rounded(value: T) -> Self;
+}
+
+impl<T: Real> AsStored<T> for T {
+    #[inline(always)]
+    fn widened(self) -> T {
+        self
+    }
+
+    #[inline(always)]
+    fn rounded(value: T) -> Self {
+        value
+    }
+}
+
+/// Maps of bf16 are computed in float32, where the conversions to float64 and back are none.
+impl<T: Real> AsStored<T> for u16 {
+    #[inline(always)]
+    fn widened(self) -> T {
+        T::of(f64::from(wide_bf16(self)))
+    }
+
+    #[inline(always)]
+    fn rounded(value: T) -> Self {
+        nearest_bf16(value.wide() as f32)
+    }
+}
+
+#[inline(always)]
+fn wide_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
 #[inline(always)]
 fn widen_bf16(from: &[u16], to: &mut [f32]) {
     for (to, from) in to.iter_mut().zip(from) {
-        *to = f32::from_bits(u32::from(*from) << 16);
+        *to = wide_bf16(*from);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::mem::MaybeUninit;
 
+use half::bf16;
+
 /// A matrix in a slice: element (row, column) lies at `row * strides[0] + column * strides[1]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'a, T> {
@@ -27,12 +29,15 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
-/// A matrix whose rows lie anywhere in a slice, and may share numbers: row `row` is `values[starts[row]..][..columns]`.
+/// A matrix whose rows lie anywhere in a slice, and may share numbers: `count` stretches of `length` numbers, `step` apart, the first of
+/// row `row` at place `starts[row]`.
 #[derive(Clone, Copy)]
-pub(crate) struct RowsAt<'a, T> {
-    pub(crate) values: &'a [T],
+pub(crate) struct Stretches<'a> {
+    pub(crate) values: &'a [bf16],
     pub(crate) starts: &'a [usize],
-    pub(crate) columns: usize,
+    pub(crate) count: usize,
+    pub(crate) length: usize,
+    pub(crate) step: usize,
 }
 
 /// Some rows of a map as pairs of channels, the first in the lower half; the last of an odd number is paired with zeros.

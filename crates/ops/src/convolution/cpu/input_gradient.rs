@@ -50,7 +50,7 @@ impl<'a, T: Stored> InputGradient<'a, T> {
     }
 
     /// Computes the gradient of one sample into `dx`, which must hold zeros.
-    pub(crate) fn of_sample(&self, dy: Source<'_, T>, mut dx: Target<'_, T>) {
+    pub(crate) fn of_sample(&self, dy: Source<'_, T>, dx: &mut Target<'_, T>) {
         let shape = &self.shape;
         if let How::Convolution(turned, filters) = &self.how {
             return turned.forward(dy, filters, dx);
@@ -103,7 +103,7 @@ pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], shape: 
     let gradient = InputGradient::new(shape, weight, dy.multiplies_halves());
     let (threads, samples) = (shape.threads(), dx.parts(shape.in_sample()).into_iter().enumerate().collect());
     over_samples(threads, samples, |(sample, dx)| {
-        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx.begin(threads));
+        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), &mut dx.begin(threads));
     });
     dx.made()
 }

@@ -13,8 +13,8 @@ use rayon::prelude::*;
 
 use super::shape::Dense;
 use crate::cpu::bits::round_over;
-use crate::cpu::gemm::{Matrix, Output, Pixels, RowsAt, Strip, Threads, as_singles_mut};
-use crate::cpu::gemm_bf16::{self, Taps};
+use crate::cpu::gemm::{Matrix, Output, Pixels, Stretches, Strip, Threads, as_singles_mut};
+use crate::cpu::gemm_bf16::{self, Taps, Turned};
 use crate::cpu::halves::{Half, Stored};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{Source, Target};
@@ -96,8 +96,10 @@ impl<'a> Strips<'a> {
         self.rows(self.shape.input)
     }
 
+    /// At least as many as are added up before the sum goes to memory, since otherwise that takes longer than what is longer in the cache.
     fn gradient_rows(&self) -> usize {
-        self.rows(self.shape.input + self.shape.output)
+        let added_up = (gemm_bf16::INNER / self.stretch()).min(self.shape.out[0]);
+        self.rows(self.shape.input + 2 * self.shape.output).max(added_up)
     }
 
     /// Bytes of what [`Strips::forward`] computes in.
@@ -107,11 +109,22 @@ impl<'a> Strips<'a> {
         self.pairs(self.forward_rows()) * size_of::<u32>() + starts
     }
 
+    /// Numbers of a row of the output's gradient, with a zero behind them if they are odd.
+    fn stretch(&self) -> usize {
+        self.shape.out[1].next_multiple_of(2)
+    }
+
+    /// Numbers of a strip of the map for so many rows of output pixels, and one that a stretch of an odd row ends with.
+    fn numbers(&self, rows: usize) -> usize {
+        self.shape.input * (rows + self.reach) * self.width() + 1
+    }
+
     /// Bytes of what [`Strips::add_gradient`] computes in.
     pub(super) fn gradient_bytes(&self) -> usize {
         let (shape, rows) = (self.shape, self.gradient_rows());
-        let lines = shape.input * (rows + self.reach) + shape.output * rows;
-        lines * self.width() * size_of::<u16>() + shape.fan() * size_of::<usize>()
+        let of_output = rows * self.stretch();
+        let strips = self.numbers(rows) + shape.output * of_output;
+        strips * size_of::<u16>() + Turned::bytes(shape.output, of_output) + shape.fan() * size_of::<usize>()
     }
 
     /// Pairs of a strip of so many rows of output pixels.
@@ -167,23 +180,29 @@ impl<'a> Strips<'a> {
         });
     }
 
-    /// Adds the gradient of the weight of one sample to `dw`: a strip of the output's gradient times the columns of the map's, which has
-    /// zeros where pixels are computed in vain.
+    /// Adds the gradient of the weight of one sample to `dw`: a strip of the output's gradient times the columns of the map's.
     pub(super) fn add_gradient<T: Stored>(&self, x: &dyn Channels, dy: &dyn Channels, dw: &mut [T]) {
         let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.gradient_rows());
-        let ([height, width], stride) = (shape.out, of_strip * self.width());
+        let ([height, width], length) = (shape.out, self.stretch());
         let starts = self.starts(shape.input, of_strip);
-        let (mut of_input, mut of_output) = (Vec::new(), Vec::new());
+        let (of_channel, of_plane) = ((of_strip + self.reach) * self.width(), of_strip * length);
+        let (mut of_input, mut of_output) = (vec![0; self.numbers(of_strip)], vec![0; shape.output * of_plane]);
+        let mut turned = Turned::default();
         self.each(of_strip, |first, rows| {
-            let of_channel = (of_strip + self.reach) * self.width();
-            self.reached(first, rows).fill(x, shape.input, self.width(), of_channel, &mut of_input, threads);
+            self.reached(first, rows).fill(
+                x,
+                self.width(),
+                of_channel,
+                &mut of_input[..shape.input * of_channel],
+                threads,
+            );
             let lines = Rows { height, width, before: 0, first: first as isize, count: rows };
-            lines.fill(dy, shape.output, self.width(), stride, &mut of_output, threads);
-            // Without those behind the last row.
-            let columns = rows * self.width() - self.reach;
-            let left = Matrix::of_rows(of_output.reinterpret_cast::<bf16>(), shape.output, columns, stride);
-            let right = RowsAt { values: of_input.reinterpret_cast::<bf16>(), starts: &starts, columns };
-            gemm_bf16::add_product_with_rows(as_singles_mut(dw), shape.fan(), left, right, threads);
+            lines.fill(dy, length, of_plane, &mut of_output, threads);
+            let of_output = of_output.reinterpret_cast::<bf16>();
+            turned.fill(Matrix::of_rows(of_output, shape.output, rows * length, of_plane), threads);
+            let values = of_input.reinterpret_cast::<bf16>();
+            let right = Stretches { values, starts: &starts, count: rows, length, step: self.width() };
+            turned.add_product(as_singles_mut(dw), shape.fan(), right, threads);
         });
     }
 }
@@ -213,17 +232,8 @@ impl Rows {
         }
     }
 
-    /// Fills a strip with `channels` channels of `of_channel` numbers, whose rows have `width`.
-    fn fill(
-        &self,
-        map: &dyn Channels,
-        channels: usize,
-        width: usize,
-        of_channel: usize,
-        strip: &mut Vec<u16>,
-        threads: Threads,
-    ) {
-        strip.resize(channels * of_channel, 0);
+    /// Fills the channels of a strip, which have `of_channel` numbers and rows of `width`.
+    fn fill(&self, map: &dyn Channels, width: usize, of_channel: usize, strip: &mut [u16], threads: Threads) {
         let fill = |buffer: &mut Vec<u16>, (channel, strip): (usize, &mut [u16])| {
             let numbers = self.of(map, channel, buffer);
             self.each(width, strip, |to, copied, from| {

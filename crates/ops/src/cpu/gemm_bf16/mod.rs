@@ -49,7 +49,7 @@
 
 use std::cell::RefCell;
 
-use super::matrix::{Matrix, Mode, Output, RowsAt, Threads};
+use super::matrix::{Matrix, Mode, Output, Threads};
 use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
 
 mod inner;
@@ -61,6 +61,7 @@ mod reference;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod turned;
 
 pub(crate) use outer::Left;
 use outer::Written;
@@ -68,6 +69,7 @@ use output::To;
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
 pub(crate) use taps::Taps;
+pub(crate) use turned::{INNER, Turned};
 
 /// Whether this processor has the instructions.
 pub(crate) fn available() -> bool {
@@ -103,40 +105,10 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     if !of_inner_products(&left, &right) {
         return Left::new(left).multiply(target, stride, mode, right, threads);
     }
-    inner_products(target, stride, mode, left, (Source::of_right(right), right.shape), threads);
-}
-
-/// Adds `left * right^T`, both rounded to bf16, to the matrix whose rows begin `stride` elements apart in `target`. The product is made of
-/// inner products, whatever its shape.
-///
-/// # Panics
-/// If the shapes do not match, a matrix does not lie in its slice, the rows of the left one are not contiguous, or the processor lacks the
-/// instructions ([`available`]).
-pub(crate) fn add_product_with_rows<A: Factor, B: Factor>(
-    target: &mut [f32],
-    stride: usize,
-    left: Matrix<'_, A>,
-    right: RowsAt<'_, B>,
-    threads: Threads,
-) {
-    assert_eq!(left.strides[1], 1, "the rows of the left factor are contiguous");
-    let shape = [right.columns, right.starts.len()];
-    inner_products(target, stride, Mode::Add, left, (Source::of_rows(right).transposed(), shape), threads);
-}
-
-/// A product made of inner products, along which both factors are contiguous. The right one comes with its shape.
-fn inner_products<A: Factor, B: Factor>(
-    target: &mut [f32],
-    stride: usize,
-    mode: Mode,
-    left: Matrix<'_, A>,
-    (right, [again, columns]): (Source<'_, B>, [usize; 2]),
-    threads: Threads,
-) {
-    let [rows, inner] = left.shape;
+    let ([rows, inner], [again, columns]) = (left.shape, right.shape);
     assert_eq!(inner, again, "the inner dimensions of a product agree");
     let Some(written) = written(target, stride, mode, [rows, inner, columns]) else { return };
-    let left = Source::of_left(left);
+    let (left, right) = (Source::of_left(left), Source::of_right(right));
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
     over(tasks, along_the_longer_side(rows, columns, tasks), |(rows, columns)| {

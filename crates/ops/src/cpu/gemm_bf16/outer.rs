@@ -19,7 +19,7 @@ pub(super) const ROWS: usize = 8;
 /// Columns in a register.
 pub(super) const LANES: usize = 16;
 /// Registers in a row of a tile.
-const VECTORS: usize = 3;
+pub(super) const VECTORS: usize = 3;
 /// Columns of a tile.
 const COLUMNS: usize = LANES * VECTORS;
 /// The most numbers of the inner dimension that are added up in registers, before the sum is added to the target.
@@ -153,7 +153,12 @@ fn panel(rows: usize, depth: &Range<usize>, row: usize) -> usize {
 /// # Safety
 /// The processor has the instructions, the columns and `depth` lie in the source, and there is room.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn pack_right<T: Factor>(right: Source<'_, T>, columns: &Range<usize>, depth: &Range<usize>, to: *mut Line) {
+pub(super) unsafe fn pack_right<T: Factor>(
+    right: Source<'_, T>,
+    columns: &Range<usize>,
+    depth: &Range<usize>,
+    to: *mut Line,
+) {
     let pairs = depth.len().div_ceil(2);
     // Groups of columns that fill a line: the first column, how many there are, where the first line lies, and how far from it the next.
     let groups = || {

@@ -16,7 +16,7 @@ use std::arch::x86_64::{
 
 use half::bf16;
 
-use super::super::matrix::{Matrix, RowsAt};
+use super::super::matrix::Matrix;
 
 /// 32 numbers of bf16, as pairs: a register, and a line of the cache.
 #[derive(Clone, Copy)]
@@ -131,29 +131,8 @@ fn bits(halves: __m512bh) -> __m512i {
 #[derive(Clone, Copy)]
 pub(super) struct Source<'a, T> {
     values: &'a [T],
-    across: Steps<'a>,
-    along: Steps<'a>,
-}
-
-/// Where the numbers lie that follow each other in one direction.
-#[derive(Clone, Copy)]
-enum Steps<'a> {
-    /// Each so many numbers behind the one before.
-    Even(usize),
-    /// At these places.
-    At(&'a [usize]),
-}
-
-impl Steps<'_> {
-    /// The place of a number, which is one of those that there are.
-    #[inline]
-    fn to(self, index: usize) -> usize {
-        match self {
-            Self::Even(step) => index * step,
-            // The line of a pair is asked for where its second number may be missing; it is not read then.
-            Self::At(places) => places.get(index).copied().unwrap_or_default(),
-        }
-    }
+    across: usize,
+    along: usize,
 }
 
 /// A rectangle of a [`Source`].
@@ -178,18 +157,7 @@ impl<'a, T> Source<'a, T> {
         let last = columns.saturating_sub(1).saturating_mul(right).saturating_add(down_to);
         assert!(rows == 0 || columns == 0 || last < values.len(), "a factor lies in its slice");
         assert!(down == 1 || right == 1, "the rows or the columns of a factor are contiguous");
-        Self { values, across: Steps::Even(down), along: Steps::Even(right) }
-    }
-
-    /// The right factor of a product whose rows lie at these places.
-    ///
-    /// # Panics
-    /// If a row does not lie in the slice.
-    pub(super) fn of_rows(rows: RowsAt<'a, T>) -> Self {
-        let RowsAt { values, starts, columns } = rows;
-        let lies = |start: &usize| start.checked_add(columns).is_some_and(|end| end <= values.len());
-        assert!(starts.iter().all(lies), "a factor lies in its slice");
-        Self { values, across: Steps::Even(1), along: Steps::At(starts) }
+        Self { values, across: down, along: right }
     }
 
     /// The right factor of a product, whose columns are outer places.
@@ -200,20 +168,15 @@ impl<'a, T> Source<'a, T> {
         Self::of_left(matrix.transposed())
     }
 
-    /// Columns become rows.
-    pub(super) fn transposed(self) -> Self {
-        Self { across: self.along, along: self.across, ..self }
-    }
-
     /// Whether outer places follow each other in memory.
     pub(super) fn is_contiguous_across(&self) -> bool {
-        matches!(self.across, Steps::Even(1))
+        self.across == 1
     }
 
     /// The address of a number, if it is one of the source.
     #[inline]
     fn at(&self, outer: usize, inner: usize) -> *const T {
-        self.values.as_ptr().wrapping_add(self.across.to(outer) + self.along.to(inner))
+        self.values.as_ptr().wrapping_add(self.across * outer + self.along * inner)
     }
 }
 

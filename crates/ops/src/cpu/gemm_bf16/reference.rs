@@ -6,7 +6,7 @@ use half::bf16;
 
 use super::super::matrix::Mode;
 use super::super::tiles::blocks;
-use super::{inner, outer};
+use super::{inner, outer, turned};
 
 /// Sums that an element of a block of inner products has.
 const SUMS: usize = 16;
@@ -74,6 +74,23 @@ pub(super) fn of_taps(channels: usize, taps: usize, filter: Numbers<'_>, under: 
         }
     }
     sum
+}
+
+/// What is added up to a number that held `before`: products of two rows that consist of so many stretches of `length` numbers. `left` and
+/// `right` say what numbers a row has in a stretch.
+pub(super) fn of_stretches([count, length]: [usize; 2], left: Numbers<'_>, right: Numbers<'_>, before: f32) -> f32 {
+    let mut target = before;
+    for stretches in blocks(count, (turned::INNER / length).max(1), 1) {
+        let mut sum = 0.0;
+        for stretch in stretches {
+            for first in (0..length).step_by(2) {
+                let pair = |numbers: Numbers<'_>| [first, first + 1].map(|at| numbers(stretch, at));
+                sum = with_pair(sum, pair(left), pair(right));
+            }
+        }
+        target += sum;
+    }
+    target
 }
 
 /// The sum of the sums: of each quarter, the first and third plus the second and fourth; then the quarters by twos.

@@ -6,12 +6,11 @@ use rand::RngExt;
 
 use super::super::bits::Bits;
 use super::super::halves::Half;
-use super::super::matrix::{Matrix, Mode, Output, Pixels, RowsAt, Strip, Threads};
+use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 use super::super::tiles::blocks;
-use super::reference::{Numbers, element, of_taps, rounded};
+use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{
-    Factor, LONG, Left, Taps, add_product_with_rows, available, inner, multiply, of_inner_products, outer,
-    packing_bytes,
+    Factor, LONG, Left, Taps, Turned, available, inner, multiply, of_inner_products, outer, packing_bytes, turned,
 };
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
@@ -153,29 +152,66 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
     }
 }
 
-/// Rows that begin anywhere and share numbers, as those of a convolution's columns do, against a matrix that has each of them.
+/// Rows around the sides of tiles that begin anywhere and share numbers, as those of a convolution's columns do, and stretches around the
+/// length of a block.
 #[test]
-fn rows_that_share_numbers_are_multiplied_as_a_matrix_that_has_them_all() {
+fn products_with_stretches_have_the_bits_of_their_definition_and_touch_nothing_else() {
     if !available() {
         return;
     }
-    for (case, (rows, columns)) in
-        [(1, LONG), (2, LONG + 17), (27, LONG + 3), (outer::INNER + 3, 250), (18, 2100)].into_iter().enumerate()
-    {
-        let values: Vec<bf16> = random(case as u64, 3 * rows + columns).into_iter().map(bf16::from_f32).collect();
-        let starts: Vec<usize> = (0..rows).map(|row| 7 * row * row % (3 * rows + 1)).collect();
-        let whole: Vec<bf16> = starts.iter().flat_map(|start| values[*start..][..columns].to_vec()).collect();
-        let (right, places) = (Matrix::of(&whole, rows, columns), RowsAt { values: &values, starts: &starts, columns });
-        for (outputs, threads) in [(1, Threads::One), (21, Threads::All)] {
-            let gradient = random(case as u64 + 90, outputs * columns);
-            let gradient = Matrix::of(&gradient, outputs, columns);
-            let before = random(case as u64 + 70, outputs * rows);
-            let mut found = [before.clone(), before];
-            add_product_with_rows(&mut found[0], rows, gradient, places, threads);
-            multiply(&mut found[1], rows, Mode::Add, gradient, right.transposed(), threads);
-            assert!(found[0] == found[1], "{outputs} x {columns} x {rows}");
+    let most = turned::INNER;
+    let stretches = [[1, 2], [3, 6], [5, 34], [4, most / 2], [3, most / 3 + 1], [2, most], [3, most + 2]];
+    let sides = [[1, 1], [3, 7], [16, 9], [17, 8], [1, 27], [48, 16], [15, 45], [100, 18], [49, 1]];
+    let cases = stretches.into_iter().flat_map(|stretches| sides.map(|sides| (stretches, sides)));
+    for (case, ([count, length], [rows, columns])) in cases.enumerate() {
+        let (step, gap, inner) = (length + case % 4, case % 3, count * length);
+        // Anywhere, or by threes.
+        let start = |column: usize| 7 * column * column % (3 * columns + 1);
+        let tap = |column: usize| start(column / 3) + column % 3;
+        let starts: Vec<usize> =
+            (0..columns).map(|column| if case % 2 == 0 { tap(column) } else { start(column) }).collect();
+        let end = starts.iter().max().map_or(0, |start| start + (count - 1) * step + length);
+        let halves = |seed: usize, count: usize| -> Vec<bf16> {
+            random(seed as u64, count).into_iter().map(bf16::from_f32).collect()
+        };
+        let (values, numbers) = (halves(case, end), halves(case + 500, (rows - 1) * (inner + gap) + inner));
+        let left = Matrix::of_rows(&numbers, rows, inner, inner + gap);
+        let right = Stretches { values: &values, starts: &starts, count, length, step };
+        let (stride, mut packed) = (columns + case % 2, Turned::default());
+        let before = random(case as u64 + 900, rows * stride);
+        for threads in [Threads::One, Threads::All] {
+            // What it held before does not matter.
+            packed.fill(Matrix::of(&numbers, 1, numbers.len()), threads);
+            packed.fill(left, threads);
+            assert_eq!(size_of_val(&*packed.lines), Turned::bytes(rows, inner));
+            let mut found = before.clone();
+            packed.add_product(&mut found, stride, right, threads);
+            for (place, (found, before)) in found.iter().zip(&before).enumerate() {
+                let (row, column) = (place / stride, place % stride);
+                let expected = if column < columns {
+                    let of_left = |stretch: usize, k: usize| at(&left, row, stretch * length + k).seen();
+                    let of_right = |stretch: usize, k: usize| values[starts[column] + stretch * step + k].seen();
+                    of_stretches([count, length], &of_left, &of_right, *before)
+                } else {
+                    *before
+                };
+                let what = format!("{rows} x {count} * {length} x {columns} ({row}, {column})");
+                assert_eq!(found.to_bits(), expected.to_bits(), "{what}: {found:e}, not {expected:e}");
+            }
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "a factor lies in its slice")]
+fn a_stretch_that_ends_beyond_its_slice_is_refused() {
+    assert!(available(), "a factor lies in its slice");
+    let values = [bf16::ONE; 11];
+    let mut turned = Turned::default();
+    turned.fill(Matrix::of(&values[..8], 1, 8), Threads::One);
+    let stretches = Stretches { values: &values, starts: &[0, 1], count: 2, length: 4, step: 6 };
+    turned.add_product(&mut [0.0; 2], 2, Stretches { starts: &[0, 1], ..stretches }, Threads::One);
+    turned.add_product(&mut [0.0; 2], 2, Stretches { starts: &[0, 2], ..stretches }, Threads::One);
 }
 
 /// Filters, channels and taps around the sides of tiles and pairs, rows of the output that are whole runs and such that are not, in both

@@ -20,10 +20,8 @@ use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
-use crate::cpu::bits::Bits;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Mode, Threads};
-use crate::cpu::halves::Half;
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
@@ -97,7 +95,7 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
         let (mut read, mut made) = (Piece::default(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
             let read = read.wide(reading, sample, 0..reading.plane(), threads);
-            return shape.forward(Source::Same(read), &prepared, y);
+            return shape.forward(Source::Same(read), &prepared, &mut y);
         };
         let multiplied = |pixels: Range<usize>| {
             let columns = read.factor(reading, sample, pixels.clone(), threads);
@@ -143,7 +141,7 @@ fn dense_backward<T: Stored>(
             if !(dy.multiplies_halves() && shape.backward_weight_in_strips(&normalised, dy, dw)) {
                 shape.backward_weight(Source::Same(read.wide(reading, sample, 0..reading.plane(), threads)), dy, dw);
             }
-            to_input.of_sample(dy, dx.again());
+            to_input.of_sample(dy, &mut dx);
             return absorb_planes(reading, sample, dx, threads, sums);
         };
         for pixels in shape.pieces(shape.piece()) {
@@ -165,19 +163,10 @@ struct OfSample<'a, T> {
     first: usize,
 }
 
-impl<T: Stored> OfSample<'_, T> {
-    /// Normalises the pixels of a channel from one on, and rounds them to bf16.
-    fn round(&self, channel: usize, start: usize, out: &mut [u16]) {
-        Bits::written(Half::Bf16, out).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
-            self.reading.fill(self.first + channel, start + at, piece);
-        });
-    }
-}
-
 impl<T: Stored> Channels for OfSample<'_, T> {
     fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
         buffer.resize(pixels.len(), 0);
-        self.round(channel, pixels.start, buffer);
+        self.reading.fill_bits(self.first + channel, pixels.start, buffer);
         buffer
     }
 }
@@ -218,8 +207,9 @@ impl<T: Stored> Piece<T> {
             return Part::Wide(Matrix::of(self.wide(reading, sample, pixels, threads), channels, count));
         }
         self.halves.resize(channels * count, 0);
-        let normalised = OfSample { reading, first: sample * channels };
-        each_channel(&mut self.halves, count, threads, |channel, out| normalised.round(channel, pixels.start, out));
+        each_channel(&mut self.halves, count, threads, |channel, out| {
+            reading.fill_bits(sample * channels + channel, pixels.start, out);
+        });
         Part::Halves(Matrix::of(self.halves.reinterpret_cast(), channels, count))
     }
 }

@@ -10,7 +10,9 @@ use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::sums::Sums;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::cpu::bits::Bits;
 use crate::cpu::gemm::Threads;
+use crate::cpu::halves::{AsStored, Half};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
@@ -47,9 +49,23 @@ impl<T: Stored> Reading<'_, T> {
     /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels.
     pub(crate) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
         let (of, factor) = (self.norm.of_plane(index), self.factor(index));
-        self.pixels(index, start, out.len()).in_pieces(|at, x| {
-            dispatch(self.activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
-        });
+        match self.pixels(index, start, out.len()) {
+            Source::Halves(Half::Bf16, x) => dispatch(self.activation, Fill { of, factor, x, out }),
+            x => x.in_pieces(|at, x| {
+                dispatch(self.activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
+            }),
+        }
+    }
+
+    /// The same, rounded to the bits of bf16.
+    pub(crate) fn fill_bits(&self, index: usize, start: usize, out: &mut [u16]) {
+        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
+        match self.pixels(index, start, out.len()) {
+            Source::Halves(Half::Bf16, x) => dispatch(self.activation, Fill { of, factor, x, out }),
+            _ => Bits::written(Half::Bf16, out).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
+                self.fill(index, start + at, piece);
+            }),
+        }
     }
 
     /// The whole map, normalised, activated and gated.
@@ -202,14 +218,14 @@ pub(crate) fn normalise<T: Real>(activation: Activation, of: PerChannel<T>, x: &
     dispatch(activation, Fill { of, factor: T::of(1.0), x, out });
 }
 
-struct Fill<'a, T> {
+struct Fill<'a, T, X, Y> {
     of: PerChannel<T>,
     factor: T,
-    x: &'a [T],
-    out: &'a mut [T],
+    x: &'a [X],
+    out: &'a mut [Y],
 }
 
-impl<T: Real> ForActivation for Fill<'_, T> {
+impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y> {
     type Output = ();
 
     fn run<F: Function>(self, _: F) {
@@ -218,7 +234,7 @@ impl<T: Real> ForActivation for Fill<'_, T> {
             #[inline(always)]
             || {
                 for (out, x) in out.iter_mut().zip(x) {
-                    *out = F::value(*x * scale + shift) * factor;
+                    *out = Y::rounded(F::value(x.widened() * scale + shift) * factor);
                 }
             },
         );
