@@ -38,7 +38,11 @@ impl BiasedConv2d {
     pub fn read(&self, x: Map) -> Tensor<4> {
         let y = self.convolution().read(x);
         let bias = precision::like(self.bias.val(), &y);
-        y + bias.reshape([1, self.config.output, 1, 1])
+        let [batch, output, height, width] = y.dims();
+        // A number for each plane, whose gradient is a sum along memory. That of a tensor `[1, output, 1, 1]` would be added up along
+        // one side after the other, from turned copies of the map.
+        let of_planes = bias.reshape([1, output, 1]).expand([batch, output, 1]);
+        (y.reshape([batch, output, height * width]) + of_planes).reshape([batch, output, height, width])
     }
 
     /// The convolution without the bias, with the same weights.

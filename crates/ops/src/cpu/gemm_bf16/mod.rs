@@ -15,8 +15,10 @@
 //!   to nearest even. Subnormal factors and sums count as zeros, and sums that come out subnormal become zeros. The control register
 //!   for floats (MXCSR) is neither asked nor changed.
 //! - If the inner dimension has at least [`LONG`] numbers, which follow each other in memory in both factors, as they do for a
-//!   gradient of weights, the product is made of inner products ([`inner`]). A block of at most [`inner::INNER`] numbers has 16 sums
-//!   of its own for each element of the product, and pair `p` is added to sum `p % 16`. Then these sums are added up, by twos.
+//!   gradient of weights, one factor is turned and the other read as it lies ([`contiguous`]). A block of at most [`INNER`] numbers has
+//!   one sum for each element of the product, to which its pairs are added in order.
+//! - So has the product of a factor that was turned before with stretches of a strip ([`turned`]), where a block is as many stretches as
+//!   have so many numbers, and one at least.
 //! - A convolution of a strip of a map ([`taps`]) has one sum for each number of the output, to which the pairs of all channels and taps
 //!   are added in order: first those of two channels, a tap after the other. What is written as bf16 is rounded as factors are.
 //! - All other products are made of outer products ([`outer`]). A block of at most [`outer::INNER`] numbers has one sum for each
@@ -50,9 +52,9 @@
 use std::cell::RefCell;
 
 use super::matrix::{Matrix, Mode, Output, Threads};
-use super::tiles::{along_the_longer_side, at_once, grid, over, part, written};
+use super::tiles::{at_once, grid, over, part, written};
 
-mod inner;
+mod contiguous;
 mod outer;
 mod output;
 mod pack;
@@ -61,15 +63,19 @@ mod reference;
 mod taps;
 #[cfg(test)]
 mod tests;
+mod tile;
 mod turned;
 
+pub(crate) use contiguous::INNER;
+use contiguous::{among, turns_columns};
 pub(crate) use outer::Left;
 use outer::Written;
 use output::To;
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
 pub(crate) use taps::Taps;
-pub(crate) use turned::{INNER, Turned};
+use tile::Place;
+pub(crate) use turned::Turned;
 
 /// Whether this processor has the instructions.
 pub(crate) fn available() -> bool {
@@ -79,8 +85,8 @@ pub(crate) fn available() -> bool {
         && is_x86_feature_detected!("avx512bf16")
 }
 
-/// Bytes of the buffer that each thread keeps to pack factors. [`Left::bytes`] come on top while a product is computed that is not
-/// made of inner products.
+/// Bytes of the buffer that each thread keeps to pack factors. [`Left::bytes`] come on top while a product is computed of
+/// factors that are not contiguous along the inner dimension.
 pub(crate) const fn packing_bytes() -> usize {
     SCRATCH * size_of::<Line>()
 }
@@ -102,7 +108,7 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     right: Matrix<'_, B>,
     threads: Threads,
 ) {
-    if !of_inner_products(&left, &right) {
+    if !are_contiguous(&left, &right) {
         return Left::new(left).multiply(target, stride, mode, right, threads);
     }
     let ([rows, inner], [again, columns]) = (left.shape, right.shape);
@@ -111,20 +117,27 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     let (left, right) = (Source::of_left(left), Source::of_right(right));
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
-    over(tasks, along_the_longer_side(rows, columns, tasks), |(rows, columns)| {
-        // SAFETY: see the module. Parts do not overlap.
-        unsafe { inner::block(left, rows, right, columns, inner, written, mode == Mode::Add) }
-    });
+    let turned = !turns_columns(rows, columns);
+    let place = Place { target: written, turned, add: mode == Mode::Add };
+    match turned {
+        true => over(tasks, among(rows, columns, tasks), |(rows, columns)| {
+            // SAFETY: see the module. Parts do not overlap.
+            unsafe { contiguous::block((left, rows), (right, columns), inner, place) }
+        }),
+        false => over(tasks, among(columns, rows, tasks), |(columns, rows)| {
+            // SAFETY: as above.
+            unsafe { contiguous::block((right, columns), (left, rows), inner, place) }
+        }),
+    }
 }
 
-/// Whether a product of these factors is made of inner products: whether the inner dimension is long and both are contiguous along it,
-/// the right one not along its columns as well.
-fn of_inner_products<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool {
+/// Whether the inner dimension is long and both factors are contiguous along it, the right one not along its columns as well.
+fn are_contiguous<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool {
     left.shape[1] >= LONG && left.strides[1] == 1 && right.strides[0] == 1 && right.strides[1] != 1
 }
 
-/// The least inner dimension of inner products. With a shorter one, adding up the sums of a register takes longer than turning the
-/// right factor for outer products.
+/// The least inner dimension of a product of factors that are contiguous along it. With a shorter one, a tile of a turned factor is written
+/// so often that turning both factors takes less time.
 pub(crate) const LONG: usize = 192;
 
 impl Left {
@@ -142,7 +155,7 @@ impl Left {
 
     /// Writes or adds this factor times `right`, rounded to bf16, to the matrix whose rows begin `stride` elements apart in `target`.
     ///
-    /// The product is made of outer products even where [`multiply`] would choose inner ones.
+    /// The product is made of outer products even where [`multiply`] would do otherwise.
     ///
     /// # Panics
     /// If the shapes do not match, or a matrix does not lie in its slice.
@@ -205,7 +218,7 @@ impl Left {
 }
 
 /// Lines of the scratch: for one way of multiplying or the other.
-const SCRATCH: usize = if inner::SCRATCH > outer::SCRATCH { inner::SCRATCH } else { outer::SCRATCH };
+const SCRATCH: usize = if contiguous::SCRATCH > outer::SCRATCH { contiguous::SCRATCH } else { outer::SCRATCH };
 
 thread_local! {
     static LINES: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };

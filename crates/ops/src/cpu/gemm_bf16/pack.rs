@@ -46,6 +46,9 @@ const PAIRING: [u16; 32] = {
 /// A format that factors are stored in: float32, rounded to the nearest bf16 when packed (ties to even; numbers too small for a normal
 /// bf16 become zeros of their sign, and every NaN stays one), or bf16.
 pub(crate) trait Factor: Copy + Send + Sync {
+    /// Whether this is bf16.
+    const HALF: bool;
+
     /// Pairs of 16 numbers from `first` with 16 from `second`. Numbers whose bit in the mask is not set are zeros.
     ///
     /// # Safety
@@ -60,6 +63,8 @@ pub(crate) trait Factor: Copy + Send + Sync {
 }
 
 impl Factor for f32 {
+    const HALF: bool = false;
+
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
     unsafe fn pairs(first: *const Self, of_first: __mmask16, second: *const Self, of_second: __mmask16) -> __m512i {
@@ -84,6 +89,8 @@ impl Factor for f32 {
 }
 
 impl Factor for bf16 {
+    const HALF: bool = true;
+
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
     unsafe fn pairs(first: *const Self, of_first: __mmask16, second: *const Self, of_second: __mmask16) -> __m512i {
@@ -175,7 +182,7 @@ impl<'a, T> Source<'a, T> {
 
     /// The address of a number, if it is one of the source.
     #[inline]
-    fn at(&self, outer: usize, inner: usize) -> *const T {
+    pub(super) fn at(&self, outer: usize, inner: usize) -> *const T {
         self.values.as_ptr().wrapping_add(self.across * outer + self.along * inner)
     }
 }
@@ -244,22 +251,19 @@ impl<T: Factor> Source<'_, T> {
         }
     }
 
-    /// Writes up to `SIDE` outer places, a line of each in turn.
+    /// Writes the numbers of an outer place, as they follow each other.
     ///
     /// # Safety
-    /// The processor has the instructions, the part lies in the source, whose numbers follow each other along the inner dimension, and
-    /// there is room for `SIDE` lines for every 32 numbers begun.
+    /// The processor has the instructions, the part, which has one outer place, lies in the source, whose numbers follow each other along
+    /// the inner dimension, and there is room for a line for every 32 numbers begun.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
-    pub(super) unsafe fn lines<const SIDE: usize>(&self, part: Part, to: *mut Line) {
-        for row in 0..SIDE {
-            for (step, done) in (0..part.inners).step_by(2 * PAIRS).enumerate() {
-                let mask = if row < part.outers { lowest(part.inners - done) } else { 0 };
-                // SAFETY: the mask leaves out what is not in the part.
-                unsafe {
-                    let line = T::along(self.at(part.outer + row, part.inner + done), mask);
-                    to.add(SIDE * step + row).cast::<__m512i>().write(line);
-                }
+    pub(super) unsafe fn row(&self, part: Part, to: *mut Line) {
+        for (step, done) in (0..part.inners).step_by(2 * PAIRS).enumerate() {
+            // SAFETY: the mask leaves out what is not in the part.
+            unsafe {
+                let line = T::along(self.at(part.outer, part.inner + done), lowest(part.inners - done));
+                to.add(step).cast::<__m512i>().write(line);
             }
         }
     }

@@ -9,9 +9,7 @@ use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
-use super::{
-    Factor, LONG, Left, Taps, Turned, available, inner, multiply, of_inner_products, outer, packing_bytes, turned,
-};
+use super::{Factor, INNER, LONG, Left, Taps, Turned, are_contiguous, available, multiply, outer, packing_bytes};
 
 fn random(seed: u64, count: usize) -> Vec<f32> {
     let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
@@ -64,7 +62,7 @@ fn check<A: Seen, B: Seen>(
     threads: Threads,
 ) {
     let ([rows, inner], columns) = (left.shape, right.shape[1]);
-    let by_inner = of_inner_products(&left, &right);
+    let contiguous = are_contiguous(&left, &right);
     let (mut target, mut packed) = (before.to_vec(), before.to_vec());
     multiply(&mut target, stride, mode, left, right, threads);
     Left::new(left).multiply(&mut packed, stride, mode, right, threads);
@@ -72,11 +70,11 @@ fn check<A: Seen, B: Seen>(
     let (of_left, of_right): (Numbers<'_>, Numbers<'_>) = (&of_left, &of_right);
     for (place, before) in before.iter().enumerate() {
         let (row, column) = (place / stride, place % stride);
-        let expected = |by_inner: bool| match row < rows && column < columns {
-            true => element([row, inner, column], of_left, of_right, by_inner, mode, *before),
+        let expected = |contiguous: bool| match row < rows && column < columns {
+            true => element([row, inner, column], of_left, of_right, contiguous, mode, *before),
             false => *before,
         };
-        for (found, expected) in [(target[place], expected(by_inner)), (packed[place], expected(false))] {
+        for (found, expected) in [(target[place], expected(contiguous)), (packed[place], expected(false))] {
             let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
             assert!(same, "{rows}x{inner}x{columns} {mode:?} ({row}, {column}): {found:e}, not {expected:e}");
         }
@@ -122,7 +120,7 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
     let rows = [1, 2, 3, 4, 5, 7, 8, 9, 17, 66];
     let columns = [1, 3, 4, 5, 15, 16, 17, 33, 48, 49, 100];
     let inners = [1, 2, 3, 31, 32, 33, LONG - 1, LONG];
-    let deep = [outer::INNER - 1, outer::INNER + 1, 2 * outer::INNER + 2, inner::INNER + 1, 2 * inner::INNER + 35];
+    let deep = [outer::INNER - 1, outer::INNER + 1, 2 * outer::INNER + 2, INNER + 1, 2 * INNER + 35];
     let shallow = rows.iter().flat_map(|&rows| columns.iter().map(move |&columns| [rows, columns]));
     let shallow = shallow.flat_map(|[rows, columns]| inners.map(|inner| [rows, inner, columns]));
     let deep = deep.into_iter().flat_map(|inner| [[3, inner, 21], [9, inner, 5], [1, inner, 1], [12, inner, 50]]);
@@ -159,7 +157,7 @@ fn products_with_stretches_have_the_bits_of_their_definition_and_touch_nothing_e
     if !available() {
         return;
     }
-    let most = turned::INNER;
+    let most = INNER;
     let stretches = [[1, 2], [3, 6], [5, 34], [4, most / 2], [3, most / 3 + 1], [2, most], [3, most + 2]];
     let sides = [[1, 1], [3, 7], [16, 9], [17, 8], [1, 27], [48, 16], [15, 45], [100, 18], [49, 1]];
     let cases = stretches.into_iter().flat_map(|stretches| sides.map(|sides| (stretches, sides)));
@@ -350,8 +348,8 @@ fn the_definition_is_near_the_sums_of_the_rounded_factors_in_float64() {
         let [left, right]: [Numbers<'_>; 2] = [&|_, k| rounded(a[k]), &|_, k| rounded(b[k])];
         let exact: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(rounded(*a)) * f64::from(rounded(*b))).collect();
         let bound = (inner + 1) as f64 * f64::from(f32::EPSILON) / 2.0 * exact.iter().map(|x| x.abs()).sum::<f64>();
-        for by_inner in [false, true] {
-            let found = element([0, inner, 0], left, right, by_inner, Mode::Replace, f32::NAN);
+        for contiguous in [false, true] {
+            let found = element([0, inner, 0], left, right, contiguous, Mode::Replace, f32::NAN);
             let error = (f64::from(found) - exact.iter().sum::<f64>()).abs();
             assert!(error <= bound, "{inner} products: off by {error:e}, at most {bound:e}");
         }
@@ -440,7 +438,7 @@ fn a_product_without_an_inner_dimension_is_zero_and_one_without_rows_or_columns_
 
 #[test]
 fn blocks_cover_the_inner_dimension_in_order_and_none_is_longer_than_the_first() {
-    for (most, multiple) in [(outer::INNER, 2), (inner::INNER, 32)] {
+    for (most, multiple) in [(outer::INNER, 2), (INNER, 2), (INNER, 32)] {
         for inner in (0..100).chain(most - 40..most + 40).chain(3 * most - 40..3 * most + 40) {
             let all: Vec<_> = blocks(inner, most, multiple).collect();
             let ends = all.iter().map(|block| block.end);

@@ -6,23 +6,17 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::{
-    __m512, __m512i, _mm256_add_ps, _mm256_loadu_ps, _mm256_mask_storeu_ps, _mm256_maskz_loadu_ps, _mm512_castps_si512,
-    _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps,
-};
+use std::arch::x86_64::{__m512i, _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps};
 use std::ops::Range;
 
 use half::bf16;
 
 use super::super::matrix::{Matrix, Mode, Stretches, Threads};
 use super::super::tiles::{Target, at_once, blocks, grid, over, part, parts, written};
-use super::outer::{LANES, ROWS, VECTORS, pack_right};
-use super::pack::{Factor, Line, Source, halves, lowest, turn};
-use super::{SMALL, available};
-
-/// The most numbers of the inner dimension that are added up in registers, before the sum is added to the target; or a stretch, if it is
-/// longer.
-pub(crate) const INNER: usize = 1024;
+use super::outer::{LANES, ROWS, pack_right};
+use super::pack::{Factor, Line, Source, halves};
+use super::tile::{Place, Tile, put_turned, vectors};
+use super::{INNER, SMALL, available};
 
 /// A factor, rounded to bf16 and turned around. It keeps its memory for the next one.
 #[derive(Default)]
@@ -109,16 +103,19 @@ impl Turned {
                     let panel = row / LANES * pairs + stretches.start * of_stretch * vectors;
                     // SAFETY: a panel has `vectors` lines for each pair.
                     let lines = unsafe { self.lines.as_ptr().add(panel) };
-                    let tile = Tile { from, lines, count: stretches.len(), pairs: of_stretch, step: right.step };
-                    let target = Target { start: target.at(row, first), ..target };
+                    let tile = Tile {
+                        from,
+                        lines,
+                        count: stretches.len(),
+                        pairs: of_stretch,
+                        step: right.step,
+                        turned: high,
+                        lying: starts.len(),
+                    };
+                    let start = target.at(row, first);
+                    let place = Place { target: Target { start, ..target }, turned: true, add: true };
                     // SAFETY: as the caller promises.
-                    unsafe {
-                        match vectors {
-                            1 => tile.of::<1>(target, high, starts.len()),
-                            2 => tile.of::<2>(target, high, starts.len()),
-                            _ => tile.of::<3>(target, high, starts.len()),
-                        }
-                    }
+                    unsafe { tile.compute(place) };
                 }
             }
         }
@@ -154,65 +151,9 @@ fn are_triples(starts: &[usize]) -> bool {
     starts.len().is_multiple_of(TRIPLES) && starts.as_chunks::<3>().0.iter().all(follow)
 }
 
-/// Registers of a pair in each panel but the last: at most three, and about as many in all panels, because with a single one as many
-/// numbers are read as are multiplied.
-fn vectors(rows: usize) -> usize {
-    let all = rows.div_ceil(LANES).max(1);
-    all.div_ceil(all.div_ceil(VECTORS))
-}
-
 /// Lines of a factor.
 fn lines(rows: usize, inner: usize) -> usize {
     rows.div_ceil(LANES) * inner.div_ceil(2)
-}
-
-/// Eight rows of the factor that is read as it lies, and at most 48 of the turned one.
-struct Tile {
-    /// The first pair of each row.
-    from: [*const i32; ROWS],
-    lines: *const Line,
-    /// Stretches, the pairs of each, and from one to the next in numbers.
-    count: usize,
-    pairs: usize,
-    step: usize,
-}
-
-impl Tile {
-    /// Adds the products of the first `wide` rows and the first `high` of the turned factor to the target.
-    ///
-    /// # Safety
-    /// The processor has the instructions, all stretches lie in their slice, as many lines as they have pairs follow each other, and rows
-    /// and columns lie in the target, where nobody else reads or writes them meanwhile.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn of<const V: usize>(&self, target: Target, high: usize, wide: usize) {
-        let mut sums = [[_mm512_setzero_ps(); V]; ROWS];
-        let (mut lines, mut from) = (self.lines, self.from);
-        for _ in 0..self.count {
-            for pair in 0..self.pairs {
-                // SAFETY: as the caller promises.
-                unsafe {
-                    let mut turned = [halves(_mm512_set1_epi32(0)); V];
-                    for (vector, turned) in turned.iter_mut().enumerate() {
-                        *turned = halves(lines.add(vector).cast::<__m512i>().read());
-                    }
-                    for (from, sums) in from.iter().zip(&mut sums) {
-                        let pair = halves(_mm512_set1_epi32(from.add(pair).read_unaligned()));
-                        for (sum, turned) in sums.iter_mut().zip(turned) {
-                            *sum = _mm512_dpbf16_ps(*sum, pair, turned);
-                        }
-                    }
-                    lines = lines.add(V);
-                }
-            }
-            from = from.map(|from| from.cast::<bf16>().wrapping_add(self.step).cast());
-        }
-        for vector in 0..V {
-            let (of_vector, high) = (sums.map(|row| row[vector]), high.saturating_sub(LANES * vector).min(LANES));
-            let target = Target { start: target.at(LANES * vector, 0), ..target };
-            // SAFETY: as the caller promises.
-            unsafe { add_turned(target, of_vector, high, wide) };
-        }
-    }
 }
 
 /// Nine rows that begin at places that follow each other by threes, and a turned factor of at most 16 rows. With so few, reading pairs
@@ -231,7 +172,7 @@ impl Triples {
     /// Adds the products to `high` rows of the target.
     ///
     /// # Safety
-    /// As for [`Tile::of`], and there is a pair in a stretch.
+    /// As for [`Tile::compute`], and there is a pair in a stretch.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn add(&self, target: Target, high: usize) {
         let mut sums = [_mm512_setzero_ps(); TRIPLES];
@@ -269,28 +210,8 @@ impl Triples {
         let behind = Target { start: target.at(0, ROWS), ..target };
         // SAFETY: as the caller promises.
         unsafe {
-            add_turned(target, [a, b, c, d, e, f, g, h], high, ROWS);
-            add_turned(behind, [i; ROWS], high, 1);
-        }
-    }
-}
-
-/// Adds the first `wide` of eight columns of `high` numbers to a matrix.
-///
-/// # Safety
-/// The processor has the instructions, and these rows and columns lie in the target.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-#[inline]
-unsafe fn add_turned(target: Target, columns: [__m512; ROWS], high: usize, wide: usize) {
-    let mut made = [[0.0f32; ROWS]; LANES];
-    let mask = lowest(wide) as u8;
-    // SAFETY: there is room for 16 rows of eight; the mask leaves out what is beyond the columns.
-    unsafe {
-        turn(columns.map(|column| _mm512_castps_si512(column)), made.as_mut_ptr().cast(), ROWS, LANES);
-        for (row, made) in made.iter().enumerate().take(high) {
-            let to = target.at(row, 0);
-            let sum = _mm256_add_ps(_mm256_maskz_loadu_ps(mask, to), _mm256_loadu_ps(made.as_ptr()));
-            _mm256_mask_storeu_ps(to, mask, sum);
+            put_turned(target, [a, b, c, d, e, f, g, h], high, ROWS, true);
+            put_turned(behind, [i; ROWS], high, 1, true);
         }
     }
 }
