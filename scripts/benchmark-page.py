@@ -622,7 +622,7 @@ def section_robustness():
             source("2026-11-22-fuzzing.json", fuzz), ""]
 
 
-SWEEP = "2026-11-27-sweep-cuda-stand-in.json"
+SWEEP = "2026-11-28-sweep-cuda-stand-in.json"
 
 
 def outcome(row):
@@ -652,7 +652,7 @@ def section_small_cards():
             f"that nothing fits; on a card with a tenth more than the planner's smallest step it must end. {kept} of {len(document['rows'])} did as they must.", "",
             table(["network", "pixels", "peak, MB", "smallest step, MB", "90 % of the peak", "75 %", "60 %", "45 %", "smallest step + 10 %"], rows, 2), "",
             "\"Freed\": after what was cached was freed, each tensor had an allocation of its own. \"Smaller step\": fewer samples at once, or activations computed again.", "",
-            source(SWEEP, document, document["environment"]["note"][:1].upper() + document["environment"]["note"][1:] + ". " + document["left_out"]), ""]
+            source(SWEEP, document, document["environment"]["note"][:1].upper() + document["environment"]["note"][1:] + ". " + document["added"] + "."), ""]
 
 
 BUILD = "2026-11-23-first-build.json"
