@@ -2,7 +2,7 @@
 
 use half::bf16;
 
-use super::matrix::{Matrix, Mode, Output, Pixels, RowsAt, Strip, Threads};
+use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 
 /// Whether this processor has the instructions: no.
 pub(crate) fn available() -> bool {
@@ -14,8 +14,11 @@ pub(crate) const fn packing_bytes() -> usize {
     0
 }
 
-/// The least inner dimension of inner products.
+/// The least inner dimension of a product of factors that are contiguous along it.
 pub(crate) const LONG: usize = 1;
+
+/// The most numbers of the inner dimension that are added up at a time.
+pub(crate) const INNER: usize = 1;
 
 /// A format that factors are stored in.
 pub(crate) trait Factor: Copy + Send + Sync {}
@@ -25,7 +28,7 @@ impl Factor for f32 {}
 impl Factor for bf16 {}
 
 /// A packed left factor, which nobody has.
-pub(crate) enum Left {}
+pub(crate) struct Left;
 
 impl Left {
     /// Bytes of a packed factor: none.
@@ -39,24 +42,27 @@ impl Left {
         unreachable!("the processor multiplies numbers of bf16")
     }
 
-    /// Nobody calls this.
+    /// # Panics
+    /// Always.
     pub(crate) fn multiply<T>(&self, _: &mut [f32], _: usize, _: Mode, _: Matrix<'_, T>, _: Threads) {
-        match *self {}
+        unreachable!("the processor multiplies numbers of bf16")
     }
 
-    /// Nobody calls this.
+    /// # Panics
+    /// Always.
     pub(crate) fn is_one_block(&self) -> bool {
-        match *self {}
+        unreachable!("the processor multiplies numbers of bf16")
     }
 
-    /// Nobody calls this.
+    /// # Panics
+    /// Always.
     pub(crate) fn write<T>(&self, _: &mut Output<'_>, _: usize, _: usize, _: Matrix<'_, T>, _: Threads) {
-        match *self {}
+        unreachable!("the processor multiplies numbers of bf16")
     }
 }
 
 /// Packed filters of a convolution, which nobody has.
-pub(crate) enum Taps {}
+pub(crate) struct Taps;
 
 impl Taps {
     /// Bytes of packed filters: none.
@@ -70,16 +76,34 @@ impl Taps {
         unreachable!("the processor multiplies numbers of bf16")
     }
 
-    /// Nobody calls this.
+    /// # Panics
+    /// Always.
     pub(crate) fn convolve(&self, _: &Strip<'_>, _: Pixels, _: &mut Output<'_>, _: Threads) {
-        match *self {}
+        unreachable!("the processor multiplies numbers of bf16")
     }
 }
 
-/// # Panics
-/// Always.
-pub(crate) fn add_product_with_rows<A, B>(_: &mut [f32], _: usize, _: Matrix<'_, A>, _: RowsAt<'_, B>, _: Threads) {
-    unreachable!("the processor multiplies numbers of bf16")
+/// A turned factor, which nobody fills.
+#[derive(Default)]
+pub(crate) struct Turned;
+
+impl Turned {
+    /// Bytes of a factor: none.
+    pub(crate) fn bytes(_: usize, _: usize) -> usize {
+        0
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn fill<T>(&mut self, _: Matrix<'_, T>, _: Threads) {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn add_product(&self, _: &mut [f32], _: usize, _: Stretches<'_>, _: Threads) {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
 }
 
 /// # Panics

@@ -24,6 +24,7 @@ pub(crate) mod halves;
 mod inner_product;
 pub(crate) mod lanes;
 pub(crate) mod making;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // what only those kernels read
 mod matrix;
 pub(crate) mod peak;
 pub(crate) mod real;

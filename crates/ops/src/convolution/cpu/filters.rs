@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 
+use rayon::prelude::*;
+
 use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd;
 use crate::cpu::factors::{self, packed, taps};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::gemm_bf16::{Left, Taps};
+use crate::cpu::halves::SHARE;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 
@@ -89,12 +92,13 @@ pub(crate) fn turned_size(shape: &Dense, halved: bool) -> usize {
 /// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.
 fn turn<T: Real>(weight: &[T], output: usize, input: usize, taps: usize) -> Vec<T> {
     let mut turned = vec![T::of(0.0); weight.len()];
-    for (index, filter) in weight.chunks_exact(taps).enumerate() {
-        let (of_output, of_input) = (index / input, index % input);
-        let place = (of_input * output + of_output) * taps;
-        for (to, from) in turned[place..place + taps].iter_mut().rev().zip(filter) {
-            *to = *from;
+    let of_input = |(input_channel, turned): (usize, &mut [T])| {
+        for (filter, turned) in turned.chunks_exact_mut(taps).enumerate() {
+            let from = &weight[(filter * input + input_channel) * taps..][..taps];
+            turned.iter_mut().rev().zip(from).for_each(|(to, from)| *to = *from);
         }
-    }
+    };
+    let rows = SHARE.div_ceil(output * taps);
+    turned.par_chunks_exact_mut(output * taps).with_min_len(rows).enumerate().for_each(of_input);
     turned
 }

@@ -10,6 +10,7 @@
 use std::arch::x86_64::{
     __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
 };
+use std::mem::MaybeUninit;
 
 use super::super::matrix::{Output, Pixels, Strip, Threads};
 use super::super::tiles::{at_once, grid, over, part};
@@ -20,6 +21,8 @@ use super::{SMALL, available};
 
 /// Runs in a tile.
 const RUNS: usize = 3;
+/// Numbers of filters below which they are packed by one thread: about 20 microseconds.
+const ALONE: usize = 1 << 16;
 
 /// The filters of a convolution, rounded to bf16 and packed: for eight of them, pair by pair of channels and tap by tap, the pair of
 /// each.
@@ -46,43 +49,23 @@ impl Taps {
     pub(crate) fn new<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3]) -> Self {
         assert_eq!(weight.len(), filters * channels * taps, "as many numbers as filters have");
         assert!(available(), "the processor multiplies numbers of bf16");
-        // SAFETY: the processor has the instructions, and the weight has as many numbers.
-        unsafe { Self::pack(weight, [filters, channels, taps]) }
-    }
-
-    /// # Safety
-    /// The processor has the instructions, and the weight has `filters * channels * taps` numbers.
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    unsafe fn pack<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3]) -> Self {
         let pairs = channels.div_ceil(2) * taps;
         let count = lines(filters, pairs);
-        let mut lines = Vec::with_capacity(count);
-        let start: *mut Line = lines.as_mut_ptr();
-        if count > 0 {
-            // SAFETY: there is room for `count` lines. The last panel may end in the middle of the last one.
-            unsafe { start.add(count - 1).write(Line::ZERO) };
+        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        let places = &mut lines.spare_capacity_mut()[..count];
+        if let Some(last) = places.last_mut() {
+            // The last panel may end in the middle of it.
+            last.write(Line::ZERO);
         }
-        for eight in (0..filters).step_by(ROWS) {
-            for (pair, channel) in (0..channels).step_by(2).enumerate() {
-                for tap in (0..taps).step_by(PAIRS) {
-                    let mask = lowest(taps - tap) as __mmask16;
-                    let of_second = if channel + 1 < channels { mask } else { 0 };
-                    let filter = |row: usize| {
-                        if eight + row >= filters {
-                            return _mm512_setzero_si512();
-                        }
-                        let first = weight.as_ptr().wrapping_add(((eight + row) * channels + channel) * taps + tap);
-                        // SAFETY: the masks leave out what is behind the taps of a channel, and a channel that there is not.
-                        unsafe { T::pairs(first, mask, first.wrapping_add(taps), of_second) }
-                    };
-                    let rows = [filter(0), filter(1), filter(2), filter(3), filter(4), filter(5), filter(6), filter(7)];
-                    // SAFETY: `lines` has counted eight places for each pair of every eight filters begun.
-                    unsafe {
-                        let to = start.cast::<u32>().add(eight * pairs + ROWS * (pair * taps + tap));
-                        turn(rows, to, ROWS, (taps - tap).min(PAIRS));
-                    }
-                }
-            }
+        if pairs > 0 {
+            // Two panels have a line for each pair.
+            let sixteens = (0..filters).step_by(2 * ROWS).zip(places.chunks_mut(pairs)).collect();
+            let tasks = at_once([filters, channels, taps], ALONE, Threads::All);
+            over(tasks, sixteens, |(first, places): (usize, &mut [MaybeUninit<Line>])| {
+                // SAFETY: the processor has the instructions, the weight has as many numbers, and there is a line for each pair, or half
+                // of one if there is only one panel.
+                unsafe { pack(weight, [filters, channels, taps], first, places.as_mut_ptr().cast()) };
+            });
         }
         // SAFETY: panels follow each other without gaps, and each is written as a whole: eight places for each of its pairs.
         unsafe { lines.set_len(count) };
@@ -120,6 +103,38 @@ impl Taps {
                 }
             }
         });
+    }
+}
+
+/// Packs 16 filters from one on, or those that there are, into two panels.
+///
+/// # Safety
+/// The processor has the instructions, the weight has `filters * channels * taps` numbers, and there are eight places for each pair of every
+/// eight filters begun.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn pack<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3], first: usize, to: *mut u32) {
+    let pairs = channels.div_ceil(2) * taps;
+    for (panel, eight) in (first..filters.min(first + 2 * ROWS)).step_by(ROWS).enumerate() {
+        for (pair, channel) in (0..channels).step_by(2).enumerate() {
+            for tap in (0..taps).step_by(PAIRS) {
+                let mask = lowest(taps - tap) as __mmask16;
+                let of_second = if channel + 1 < channels { mask } else { 0 };
+                let filter = |row: usize| {
+                    if eight + row >= filters {
+                        return _mm512_setzero_si512();
+                    }
+                    let first = weight.as_ptr().wrapping_add(((eight + row) * channels + channel) * taps + tap);
+                    // SAFETY: the masks leave out what is behind the taps of a channel, and a channel that there is not.
+                    unsafe { T::pairs(first, mask, first.wrapping_add(taps), of_second) }
+                };
+                let rows = [filter(0), filter(1), filter(2), filter(3), filter(4), filter(5), filter(6), filter(7)];
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let to = to.add(ROWS * (panel * pairs + pair * taps + tap));
+                    turn(rows, to, ROWS, (taps - tap).min(PAIRS));
+                }
+            }
+        }
     }
 }
 
