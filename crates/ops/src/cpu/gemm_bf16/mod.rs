@@ -35,16 +35,17 @@
 //!   instruction sets that it asks for.
 //! - Factors: [`Source::of_left`] and [`Source::of_right`] assert that the last element lies in the slice. Strides are not negative,
 //!   so all lie there. They assert as well that one stride is 1, and several elements at a time are read only along that one.
-//!   [`Source::of_rows`] asserts that every row lies in the slice, and rows are contiguous. Kernels
-//!   read elements within the shape only: what a register has beyond it is masked, and a masked load does not touch memory.
+//!   Kernels read elements within the shape only: what a register has beyond it is masked, and a masked load does not touch memory. Pairs
+//!   that are read as they lie are whole: where the inner dimension is odd, they are packed first.
+//! - Stretches: [`Turned::add_product`] asserts that the last stretch of each row lies in the slice and that stretches have whole pairs.
 //! - Strips: [`Taps::convolve`] asserts that the furthest pairs that are read lie in the strip and that the last pixel lies in the
 //!   output, whose planes do not overlap; its runs have each pixel once, so tiles write to places of their own.
 //! - Output: [`Left::write`] asserts that it has as many rows as the product and that the columns lie in them.
 //! - Target: [`written`] asserts that the last element lies in the slice and that rows do not overlap. The slice is borrowed
 //!   exclusively for the whole product, each task writes its own rectangle, and what a register has beyond it is masked. Rows of a
 //!   target are read only to be added to.
-//! - Packed factors: [`Left`] and the scratch of a thread have a number of lines that is computed by the very functions that say where
-//!   a panel begins; the kernels stay within panels because both take the number of pairs from the same block.
+//! - Packed factors: [`Left`], [`Turned`] and the scratch of a thread have a number of lines that is computed by the very functions that
+//!   say where a panel begins; the kernels stay within panels because both take the number of pairs from the same block.
 //! - The scratch belongs to one thread, and nothing called while it is borrowed starts other work on that thread.
 
 #![allow(unsafe_code)]
