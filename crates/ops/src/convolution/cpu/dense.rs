@@ -164,12 +164,12 @@ pub(crate) fn over_samples<T: Send>(threads: Threads, samples: Vec<T>, work: imp
 /// The passes for one sample.
 impl Dense {
     /// Computes the output.
-    pub(crate) fn forward<T: Stored>(&self, x: Source<'_, T>, filters: &Filters<'_, T>, y: &mut Target<'_, T>) {
+    pub(crate) fn forward<T: Stored>(&self, x: Source<'_, T>, filters: &Filters<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
         if let Filters::Transformed(filters) = filters {
-            return winograd::forward(self, x, filters, y.again());
+            return winograd::forward(self, x, filters, y);
         }
-        if self.forward_in_strips(&Planes { map: x, plane: self.height * self.width }, filters, y) {
+        if self.forward_in_strips(&Planes { map: x, plane: self.height * self.width }, filters, &mut y) {
             return;
         }
         let Some(filters) = filters.factor(self) else { return };
@@ -211,7 +211,7 @@ impl Dense {
 
     /// The product of filters and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
     /// the map or the product is of a half format.
-    pub(crate) fn product<T: Stored>(&self, filters: factors::Filters<'_, T>, x: Source<'_, T>, y: &mut Target<'_, T>) {
+    pub(crate) fn product<T: Stored>(&self, filters: factors::Filters<'_, T>, x: Source<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let (mut wide, mut made) = (Vec::new(), Vec::new());
         let mut multiplied = |pixels: Range<usize>| {
@@ -258,7 +258,7 @@ pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) 
     let filters = Filters::new(shape, weight, x.multiplies_halves());
     let (threads, samples) = (shape.threads(), y.parts(of_sample).into_iter().enumerate().collect());
     over_samples(threads, samples, |(sample, y)| {
-        shape.forward(x.chunk(sample, shape.in_sample()), &filters, &mut y.begin(threads));
+        shape.forward(x.chunk(sample, shape.in_sample()), &filters, y.begin(threads));
     });
     y.made()
 }

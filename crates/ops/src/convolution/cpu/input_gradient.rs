@@ -7,6 +7,7 @@
 use super::dense::over_samples;
 use super::filters::Filters;
 use super::shape::Dense;
+use super::strips::Planes;
 use crate::cpu::factors;
 use crate::cpu::gemm::{Matrix, Mode};
 use crate::cpu::gemm_bf16::Left;
@@ -49,8 +50,14 @@ impl<'a, T: Stored> InputGradient<'a, T> {
         }
     }
 
+    /// Computes the gradient of one sample from strips of the output's, if that is how it is computed. Returns whether it is.
+    pub(crate) fn in_strips(&self, dy: Source<'_, T>, dx: &mut Target<'_, T>) -> bool {
+        let How::Convolution(turned, filters) = &self.how else { return false };
+        turned.forward_in_strips(&Planes { map: dy, plane: self.shape.out_plane() }, filters, dx)
+    }
+
     /// Computes the gradient of one sample into `dx`, which must hold zeros.
-    pub(crate) fn of_sample(&self, dy: Source<'_, T>, dx: &mut Target<'_, T>) {
+    pub(crate) fn of_sample(&self, dy: Source<'_, T>, mut dx: Target<'_, T>) {
         let shape = &self.shape;
         if let How::Convolution(turned, filters) = &self.how {
             return turned.forward(dy, filters, dx);
@@ -103,7 +110,7 @@ pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], shape: 
     let gradient = InputGradient::new(shape, weight, dy.multiplies_halves());
     let (threads, samples) = (shape.threads(), dx.parts(shape.in_sample()).into_iter().enumerate().collect());
     over_samples(threads, samples, |(sample, dx)| {
-        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), &mut dx.begin(threads));
+        gradient.of_sample(dy.chunk(sample, shape.output * shape.out_plane()), dx.begin(threads));
     });
     dx.made()
 }

@@ -94,6 +94,8 @@ pub(crate) const fn packing_bytes() -> usize {
 
 /// Multiply-adds below which a product runs on one thread even if it may use all: about 20 microseconds.
 const SMALL: usize = 1 << 21;
+/// Numbers of a factor below which it is packed by one thread: about as long.
+const FEW: usize = 1 << 16;
 
 /// Writes or adds `left * right`, both rounded to bf16, to the matrix whose rows begin `stride` elements apart in `target`.
 ///

@@ -17,12 +17,10 @@ use super::super::tiles::{at_once, grid, over, part};
 use super::outer::{LANES, ROWS};
 use super::output::To;
 use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
-use super::{SMALL, available};
+use super::{FEW, SMALL, available};
 
 /// Runs in a tile.
 const RUNS: usize = 3;
-/// Numbers of filters below which they are packed by one thread: about 20 microseconds.
-const ALONE: usize = 1 << 16;
 
 /// The filters of a convolution, rounded to bf16 and packed: for eight of them, pair by pair of channels and tap by tap, the pair of
 /// each.
@@ -60,7 +58,7 @@ impl Taps {
         if pairs > 0 {
             // Two panels have a line for each pair.
             let sixteens = (0..filters).step_by(2 * ROWS).zip(places.chunks_mut(pairs)).collect();
-            let tasks = at_once([filters, channels, taps], ALONE, Threads::All);
+            let tasks = at_once([filters, channels, taps], FEW, Threads::All);
             over(tasks, sixteens, |(first, places): (usize, &mut [MaybeUninit<Line>])| {
                 // SAFETY: the processor has the instructions, the weight has as many numbers, and there is a line for each pair, or half
                 // of one if there is only one panel.

@@ -16,7 +16,7 @@ use super::super::tiles::{Target, at_once, blocks, grid, over, part, parts, writ
 use super::outer::{LANES, ROWS, pack_right};
 use super::pack::{Factor, Line, Source, halves};
 use super::tile::{Place, Tile, put_turned, vectors};
-use super::{INNER, SMALL, available};
+use super::{FEW, INNER, SMALL, available};
 
 /// A factor, rounded to bf16 and turned around. It keeps its memory for the next one.
 #[derive(Default)]
@@ -46,7 +46,7 @@ impl Turned {
         if of_panel == 0 {
             return;
         }
-        let tasks = at_once([rows, inner, 1], SMALL, threads);
+        let tasks = at_once([rows, inner, 1], FEW, threads);
         let panels = parts(rows, LANES * vectors(rows)).zip(self.lines.chunks_mut(of_panel)).collect();
         over(tasks, panels, |(rows, lines): (Range<usize>, &mut [Line])| {
             // SAFETY: the rows lie in the source, and the panel has a line for each of its pairs and every 16 rows begun.
@@ -90,7 +90,7 @@ impl Turned {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn block(&self, rows: Range<usize>, right: Stretches<'_>, starts: Range<usize>, target: Target) {
         let (pairs, of_stretch, of_panel) = (self.inner / 2, right.length / 2, vectors(self.rows));
-        for stretches in blocks(right.count, (INNER / right.length).max(1), 1) {
+        for stretches in at_a_time(right) {
             for first in starts.clone().step_by(ROWS) {
                 let starts = &right.starts[first..starts.end.min(first + ROWS)];
                 // Where there are fewer, one again, to no effect.
@@ -128,7 +128,7 @@ impl Turned {
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     unsafe fn triples(&self, right: Stretches<'_>, starts: Range<usize>, target: Target) {
         let of_stretch = right.length / 2;
-        for stretches in blocks(right.count, (INNER / right.length).max(1), 1) {
+        for stretches in at_a_time(right) {
             for first in starts.clone().step_by(TRIPLES) {
                 let at = |triple: usize| right.starts[first + 3 * triple] + stretches.start * right.step;
                 let from = [at(0), at(1), at(2)].map(|at| right.values.as_ptr().wrapping_add(at));
@@ -140,6 +140,11 @@ impl Turned {
             }
         }
     }
+}
+
+/// The stretches that are added up in registers at a time.
+fn at_a_time(right: Stretches<'_>) -> impl Iterator<Item = Range<usize>> {
+    blocks(right.count, (INNER / right.length).max(1), 1)
 }
 
 /// Rows of three triples.

@@ -95,7 +95,7 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
         let (mut read, mut made) = (Piece::default(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
             let read = read.wide(reading, sample, 0..reading.plane(), threads);
-            return shape.forward(Source::Same(read), &prepared, &mut y);
+            return shape.forward(Source::Same(read), &prepared, y);
         };
         let multiplied = |pixels: Range<usize>| {
             let columns = read.factor(reading, sample, pixels.clone(), threads);
@@ -141,7 +141,9 @@ fn dense_backward<T: Stored>(
             if !(dy.multiplies_halves() && shape.backward_weight_in_strips(&normalised, dy, dw)) {
                 shape.backward_weight(Source::Same(read.wide(reading, sample, 0..reading.plane(), threads)), dy, dw);
             }
-            to_input.of_sample(dy, &mut dx);
+            if !to_input.in_strips(dy, &mut dx) {
+                to_input.of_sample(dy, dx.again());
+            }
             return absorb_planes(reading, sample, dx, threads, sums);
         };
         for pixels in shape.pieces(shape.piece()) {
