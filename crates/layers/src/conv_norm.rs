@@ -80,8 +80,8 @@ impl ConvNorm {
         self.norm.after(self.conv.weight.val(), self.activation)
     }
 
-    /// Normalisation and activation of the convolution's output.
-    pub(crate) fn normalised(&self, y: Tensor<4>) -> Map {
+    /// Normalisation and activation of the convolution's output: the rest of [`ConvNorm::pass`] in training.
+    pub fn normalised(&self, y: Tensor<4>) -> Map {
         self.norm.then(y, self.activation)
     }
 

@@ -126,6 +126,7 @@ pub(crate) fn gradients<M: Trainable<D>, const D: usize>(
     // The head, then segment by segment.
     let mut found = backward(&loss, loss_scale);
     let gradient = last.grad_remove(&mut found);
+    drop(last);
     gradients.add(found, model);
     let first = model.frozen_segments(checkpointing);
     made.backward(model, first, gradient, |index, maps| run(model, index, maps), &mut gradients);

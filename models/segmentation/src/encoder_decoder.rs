@@ -70,9 +70,9 @@ impl<D: Decoder> Segmenter for EncoderDecoder<D> {
 
 /// The forward pass of a network that can be divided: its segments one after the other.
 pub(crate) fn through_segments(network: &impl Segmenter, images: Tensor<4>) -> Tensor<4> {
-    let blocks = Checkpointing::Blocks;
+    let stages = Checkpointing::Stages;
     let mut maps =
-        (0..network.segments(blocks)).fold(vec![images], |maps, index| network.run_segment(blocks, index, maps));
+        (0..network.segments(stages)).fold(vec![images], |maps, index| network.run_segment(stages, index, maps));
     network.finish(maps.swap_remove(0))
 }
 

@@ -109,27 +109,29 @@ impl Segmenter for Unet {
     fn segments(&self, checkpointing: Checkpointing) -> usize {
         match checkpointing {
             Checkpointing::None => 0,
-            level => self.encoder.segments(level) + self.decoder.len(),
+            level => self.encoder.segments(level) + parts_of_block(level) * self.decoder.len(),
         }
     }
 
     /// Between segments there are the images, whose size the last block of the decoder needs, and the encoder's maps that are not read
     /// yet with the one to go on from.
     fn run_segment(&self, checkpointing: Checkpointing, index: usize, mut maps: Vec<Tensor<4>>) -> Vec<Tensor<4>> {
-        let of_encoder = self.encoder.segments(checkpointing);
+        let (of_encoder, parts) = (self.encoder.segments(checkpointing), parts_of_block(checkpointing));
         if index < of_encoder {
             return run_encoder(&self.encoder, checkpointing, index, maps);
         }
-        let index = index - of_encoder;
+        let (index, part) = ((index - of_encoder) / parts, (index - of_encoder) % parts);
         let (Some(block), Some(x)) = (self.decoder.get(index), maps.pop()) else { return maps };
-        let [_, _, height, width] = maps[0].dims();
-        let skip = if maps.len() > 1 { maps.pop() } else { None };
-        let x = block.forward(x, skip, [height, width]);
-        if index + 1 < self.decoder.len() {
-            maps.push(x);
-            return maps;
+        let x = match (part, parts) {
+            (0, 1) => block.forward(take_skip(x, &mut maps)),
+            (0, _) => block.conv1.conv.forward(take_skip(x, &mut maps)),
+            _ => block.after_conv1(x),
+        };
+        if part + 1 == parts && index + 1 == self.decoder.len() {
+            return vec![x];
         }
-        vec![x]
+        maps.push(x);
+        maps
     }
 
     fn finish(&self, x: Tensor<4>) -> Tensor<4> {
@@ -149,15 +151,32 @@ impl Describe for Unet {
     }
 }
 
+/// Segments of a block of the decoder. It is divided at the output of its first convolution, before this is normalised: the same is
+/// computed of that map whether the block is divided or not, so the bits are the same.
+fn parts_of_block(checkpointing: Checkpointing) -> usize {
+    if checkpointing == Checkpointing::Blocks { 2 } else { 1 }
+}
+
+/// Enlarges `x` to the size of the last of `maps`, and appends this to its channels; or to that of the images, which are the first, if
+/// there are no others.
+fn take_skip(x: Tensor<4>, maps: &mut Vec<Tensor<4>>) -> Tensor<4> {
+    let skip = if maps.len() > 1 { maps.pop() } else { None };
+    let [_, _, height, width] = skip.as_ref().unwrap_or(&maps[0]).dims();
+    let x = resized(x, [height, width], Interpolation::Nearest);
+    match skip {
+        Some(skip) => Tensor::cat(vec![x, skip], 1),
+        None => x,
+    }
+}
+
 impl DecoderBlock {
-    /// Enlarges `x` to the size of `skip`, or to `size` if there is none.
-    fn forward(&self, x: Tensor<4>, skip: Option<Tensor<4>>, size: [usize; 2]) -> Tensor<4> {
-        let size = skip.as_ref().map_or(size, |skip| [skip.dims()[2], skip.dims()[3]]);
-        let mut x = resized(x, size, Interpolation::Nearest);
-        if let Some(skip) = skip {
-            x = Tensor::cat(vec![x, skip], 1);
-        }
+    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         self.conv2.pass(self.conv1.pass(x.into())).whole()
+    }
+
+    /// The rest of the block, from the output of its first convolution.
+    fn after_conv1(&self, x: Tensor<4>) -> Tensor<4> {
+        self.conv2.pass(self.conv1.normalised(x)).whole()
     }
 
     fn describe(&self, x: Value, skip: Option<Value>, size: [usize; 2], trace: &mut Trace) -> Value {

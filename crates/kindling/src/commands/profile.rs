@@ -211,8 +211,11 @@ fn segment_of(layer: &str) -> String {
         ["stages", stage, block, ..] => format!("stages.{stage}.{block}"),
         ["features", ..] => "features".to_string(),
         ["head", "features", ..] => "head.features".to_string(),
-        // U-Net's decoder has blocks. Any other runs in one go with what enlarges its logits.
-        ["decoder", block, ..] if block.parse::<usize>().is_ok() => format!("decoder.{block}"),
+        // U-Net's decoder has blocks of two parts. Any other runs in one go with what enlarges its logits.
+        ["decoder", block, "upsample" | "concat", ..] | ["decoder", block, "conv1", "conv"] => {
+            format!("decoder.{block}.conv1")
+        }
+        ["decoder", block, ..] if block.parse::<usize>().is_ok() => format!("decoder.{block}.conv2"),
         ["decoder" | "enlarge" | "auxiliary", ..] => "decoder".to_string(),
         _ => "head".to_string(),
     }

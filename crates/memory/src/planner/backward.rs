@@ -15,7 +15,7 @@ impl Pass<'_> {
         if node.kind == Kind::Deferred {
             return;
         }
-        let kept = std::mem::take(&mut self.kept[index]);
+        let mut kept = std::mem::take(&mut self.kept[index]);
         let Some(gradient) = self.gradients[node.output].take() else {
             return kept.into_iter().for_each(|held| self.ledger.release(held.buffer));
         };
@@ -27,7 +27,7 @@ impl Pass<'_> {
             _ => {}
         }
         match node.kind {
-            Kind::Dense { .. } | Kind::Pointwise => self.dense(index, gradient),
+            Kind::Dense { .. } | Kind::Pointwise => self.dense(index, gradient, &mut kept),
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
             Kind::Depthwise { .. } => {
@@ -194,7 +194,8 @@ impl Pass<'_> {
         })
     }
 
-    fn dense(&mut self, index: usize, gradient: Held) {
+    /// On the CPU the input is let go of before the gradient of its size is made.
+    fn dense(&mut self, index: usize, gradient: Held, kept: &mut Vec<Held>) {
         let node = &self.graph.nodes[index];
         let (input, convolution) = (node.inputs[0], self.convolution(index));
         let copy = self.scratch(self.copy_of_view(gradient, node.output));
@@ -213,6 +214,7 @@ impl Pass<'_> {
                 self.ledger.burst(convolution.weight_gradient() as u64);
                 self.weight_gradients(index);
             }
+            kept.drain(..).for_each(|held| self.ledger.release(held.buffer));
             if self.graph.wants_gradient[input] {
                 let made = self.computed(input, convolution.input_gradient() as u64);
                 self.give(input, made, false);

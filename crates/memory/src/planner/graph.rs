@@ -158,8 +158,15 @@ fn place_of(name: &str) -> Place {
     }
     let mut segments = name.split('.');
     match segments.next() {
-        Some("decoder") => Place::Decoder(number(segments.next()).unwrap_or(0)),
-        Some("enlarge" | "auxiliary") => Place::Decoder(0),
+        // A block of U-Net is divided behind its first convolution. Other decoders run in one go.
+        Some("decoder") => match (number(segments.next()), segments.next(), segments.next()) {
+            (Some(block), Some("upsample" | "concat"), _) | (Some(block), Some("conv1"), Some("conv")) => {
+                Place::Decoder(block, 0)
+            }
+            (Some(block), ..) => Place::Decoder(block, 1),
+            (None, ..) => Place::Decoder(0, 0),
+        },
+        Some("enlarge" | "auxiliary") => Place::Decoder(0, 0),
         Some("stem" | "pool") => Place::Stem,
         Some("stages") => match (number(segments.next()), number(segments.next())) {
             (Some(stage), Some(block)) => Place::Block(stage, block),
@@ -173,9 +180,9 @@ fn place_of(name: &str) -> Place {
 fn is_frozen(place: Place, freeze: Freeze) -> bool {
     match (freeze, place) {
         (Freeze::None, _) | (_, Place::Tail) => false,
-        (Freeze::Backbone, place) => !matches!(place, Place::Decoder(_)),
+        (Freeze::Backbone, place) => !matches!(place, Place::Decoder(..)),
         (Freeze::Stages(_), Place::Stem) => true,
         (Freeze::Stages(stages), Place::Block(stage, _)) => stage < stages,
-        (Freeze::Stages(_), Place::Features | Place::Decoder(_)) => false,
+        (Freeze::Stages(_), Place::Features | Place::Decoder(..)) => false,
     }
 }

@@ -47,8 +47,8 @@ pub(super) enum Place {
     Block(usize, usize),
     /// The last convolution.
     Features,
-    /// A part of a decoder that can be recomputed.
-    Decoder(usize),
+    /// A part of a block of a decoder that can be recomputed.
+    Decoder(usize, usize),
     /// Everything after those, which is never recomputed.
     Tail,
 }

@@ -150,7 +150,7 @@ impl<'a> Pass<'a> {
                 }
             }
         }
-        // What the tail reads lives as long as the pass.
+        // What the tail reads lives until its own backward pass is over.
         let last: Vec<BufferId> = between.iter().map(|&(_, buffer)| self.ledger.retain(buffer)).collect();
         let in_tail = |node: &Node| node.place == Place::Tail;
         let rest = self.enter_all(between, in_tail, &BTreeSet::new());
@@ -160,6 +160,7 @@ impl<'a> Pass<'a> {
         rest.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
         self.start_gradient(logits);
         self.back(in_tail);
+        last.into_iter().for_each(|buffer| self.ledger.release(buffer));
 
         for (number, segment) in segments.iter().enumerate().rev() {
             let Some(boundary) = boundaries.pop() else { break };
@@ -173,7 +174,6 @@ impl<'a> Pass<'a> {
             }
             boundary.into_iter().for_each(|(_, buffer)| self.ledger.release(buffer));
         }
-        last.into_iter().for_each(|buffer| self.ledger.release(buffer));
     }
 
     /// Runs a segment once more, and back: `gradients` are those of the maps that it has `made` for others.
@@ -249,11 +249,12 @@ impl<'a> Pass<'a> {
         for node in self.graph.nodes.iter().filter(|node| node.place != Place::Tail) {
             let place = match (node.place, self.situation.checkpointing) {
                 (Place::Block(stage, _), Checkpointing::Stages) => (Place::Block(stage, 0), true),
+                (Place::Decoder(block, _), Checkpointing::Stages) => (Place::Decoder(block, 0), true),
                 (place, _) => (place, false),
             };
-            match found.last().filter(|last| (last.place, last.whole_stage) == place) {
+            match found.last().filter(|last| (last.place, last.whole) == place) {
                 Some(_) => {}
-                None => found.push(Segment { place: place.0, whole_stage: place.1 }),
+                None => found.push(Segment { place: place.0, whole: place.1 }),
             }
         }
         found
@@ -374,13 +375,14 @@ impl<'a> Pass<'a> {
 /// Operations that are recomputed together.
 struct Segment {
     place: Place,
-    /// All blocks of the stage.
-    whole_stage: bool,
+    /// All blocks of the stage, or all parts of the decoder's block.
+    whole: bool,
 }
 
 fn within(segment: &Segment, node: &Node) -> bool {
     match (segment.place, node.place) {
-        (Place::Block(stage, _), Place::Block(other, _)) if segment.whole_stage => stage == other,
+        (Place::Block(stage, _), Place::Block(other, _)) if segment.whole => stage == other,
+        (Place::Decoder(block, _), Place::Decoder(other, _)) if segment.whole => block == other,
         (place, other) => place == other,
     }
 }

@@ -317,7 +317,7 @@ fn a_map_from_the_middle_of_a_stage_stays_until_the_decoder_reads_it() {
 fn an_auxiliary_classifier_is_recomputed_with_the_decoder() {
     let graph = Graph::of_run(&Trace::of(&WithAuxiliary, FeatureMap::square(3, 128)), Freeze::None);
     let places: Vec<Place> = graph.nodes.iter().map(|node| node.place).collect();
-    assert!(places.ends_with(&[Place::Decoder(0); 5]) && !places.contains(&Place::Tail), "{places:?}");
+    assert!(places.ends_with(&[Place::Decoder(0, 0); 5]) && !places.contains(&Place::Tail), "{places:?}");
 }
 
 #[test]

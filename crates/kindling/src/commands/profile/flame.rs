@@ -56,7 +56,7 @@ fn path_of(segment: &str, leaf: &str) -> Vec<String> {
             inner.chain([format!("stage {stage}"), format!("block {stage}.{block}")]).collect()
         }
         ["encoder", part] => vec!["encoder".to_string(), part.to_string()],
-        ["decoder", block] => vec!["decoder".to_string(), format!("block {block}")],
+        ["decoder", block, part] => vec!["decoder".to_string(), format!("block {block}"), part.to_string()],
         _ => vec![segment.to_string()],
     };
     path.push(leaf.to_string());
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(path_of("head.features", "forward"), ["head.features", "forward"]);
         assert_eq!(path_of("encoder.stem", "forward"), ["encoder", "stem", "forward"]);
         assert_eq!(path_of("encoder.stages.3.1", "forward"), ["encoder", "stage 3", "block 3.1", "forward"]);
-        assert_eq!(path_of("decoder.4", "forward"), ["decoder", "block 4", "forward"]);
+        assert_eq!(path_of("decoder.4.conv1", "forward"), ["decoder", "block 4", "conv1", "forward"]);
         assert_eq!(path_of("decoder", "forward"), ["decoder", "forward"]);
     }
 }

@@ -16,8 +16,8 @@ use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
 use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};
-use crate::cpu::reserve_like;
 use crate::cpu::values::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::{reserve, reserve_like};
 use crate::graph::Gradient;
 use depthwise::Geometry;
 use shape::Dense;
@@ -120,14 +120,15 @@ impl ConvolutionGradients for Flex {
     ) -> OfConvolution<Self> {
         let shape = Dense::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
-            let dy = contiguous(&dy);
-            reserve_like(&x);
+            let (dy, dtype) = (contiguous(&dy), x.dtype());
             let of_weight = Gradient::if_wanted(wanted.weight, || {
                 let x = contiguous(&x);
                 tensor(dense::backward_weight::<T>(x.source(), dy.source(), &shape), dims(&weight))
             });
+            // The gradient of the input is as large, and may take its place.
             drop(x);
             let of_x = Gradient::if_wanted(wanted.x, || {
+                reserve(shape.batch * shape.in_sample(), dtype);
                 let dx = input_gradient::backward_input::<T>(dy.source(), &values(&weight), &shape);
                 tensor(dx, shape.input_shape())
             });
