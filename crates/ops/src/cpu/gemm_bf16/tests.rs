@@ -460,6 +460,7 @@ fn six() -> [f32; 6] {
 #[test]
 #[should_panic(expected = "a factor lies in its slice")]
 fn a_left_factor_beyond_its_slice_is_refused() {
+    assert!(available(), "a factor lies in its slice");
     let (a, b, mut target) = ([0.0; 5], six(), [0.0; 4]);
     multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), Matrix::of(&b, 3, 2), Threads::One);
 }
@@ -467,6 +468,7 @@ fn a_left_factor_beyond_its_slice_is_refused() {
 #[test]
 #[should_panic(expected = "a factor lies in its slice")]
 fn a_right_factor_beyond_its_slice_is_refused() {
+    assert!(available(), "a factor lies in its slice");
     let (a, b, mut target) = (six(), [0.0; 5], [0.0; 4]);
     let right = Matrix::of(&b, 2, 3).transposed();
     multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
@@ -475,6 +477,7 @@ fn a_right_factor_beyond_its_slice_is_refused() {
 #[test]
 #[should_panic(expected = "the product lies in its slice")]
 fn a_product_beyond_its_slice_is_refused() {
+    assert!(available(), "the product lies in its slice");
     let (a, b, mut target) = (six(), six(), [0.0; 3]);
     let right = Matrix::of(&b, 2, 3).transposed();
     multiply(&mut target, 2, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
@@ -483,6 +486,7 @@ fn a_product_beyond_its_slice_is_refused() {
 #[test]
 #[should_panic(expected = "the inner dimensions of a product agree")]
 fn factors_that_do_not_fit_are_refused() {
+    assert!(available(), "the inner dimensions of a product agree");
     let (a, b, mut target) = (six(), six(), [0.0; 9]);
     let right = Matrix::of(&b, 3, 2).transposed();
     multiply(&mut target, 3, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
