@@ -212,10 +212,10 @@ fn segment_of(layer: &str) -> String {
         ["features", ..] => "features".to_string(),
         ["head", "features", ..] => "head.features".to_string(),
         // U-Net's decoder has blocks of two parts. Any other runs in one go with what enlarges its logits.
-        ["decoder", block, "upsample" | "concat", ..] | ["decoder", block, "conv1", "conv"] => {
-            format!("decoder.{block}.conv1")
+        ["decoder", block, of_block @ ..] if block.parse::<usize>().is_ok() => {
+            let is_first = matches!(of_block, ["upsample" | "concat", ..] | ["conv1", "conv"]);
+            format!("decoder.{block}.{}", if is_first { "conv1" } else { "conv2" })
         }
-        ["decoder", block, ..] if block.parse::<usize>().is_ok() => format!("decoder.{block}.conv2"),
         ["decoder" | "enlarge" | "auxiliary", ..] => "decoder".to_string(),
         _ => "head".to_string(),
     }
