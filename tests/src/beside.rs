@@ -52,6 +52,9 @@ impl fmt::Display for StepDistances {
 
 const BATCH: usize = 4;
 
+/// Steps until one is not skipped: each halves the loss scale, which begins at 65536.
+const MOST_STEPS: usize = 9;
+
 /// Logits and feature maps of two random images on both devices.
 ///
 /// # Panics
@@ -134,8 +137,19 @@ fn images(folder: &Path, moved: Option<Moved>) -> PathBuf {
     folder.to_path_buf()
 }
 
-/// Takes one training step on a device, and returns the run's folder.
+/// Takes one training step on a device, and returns the run's folder. In half formats it is the first whose gradients are finite: those
+/// before are skipped, with the same four images and a lower loss scale each time.
 fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
+    let after = |steps: usize| {
+        let run = run.join(steps.to_string());
+        train(of, data, device, steps, &run);
+        (of.gan || !losses(&run).is_empty()).then_some(run)
+    };
+    (1..=MOST_STEPS).find_map(after).unwrap_or_else(|| panic!("{of:?}: no gradients of {MOST_STEPS} steps are finite"))
+}
+
+/// Takes so many training steps on a device, or makes one iteration of a GAN.
+fn train(of: Beside, data: &Path, device: &str, steps: usize, run: &Path) {
     let mut command = kindling();
     if of.gan {
         // The second network meets the first one after its step, and Adam's first step has only the gradient's signs, which
@@ -143,13 +157,12 @@ fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
         command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8", "--lr", "1e-12"]);
     } else {
         // The momentum of the first step is the gradient.
-        command.args(["train", "--max-steps", "1", "--optimizer", "sgd", "--weight-decay", "0", "--warmup", "0"]);
-        command.args(["--image-size", &of.size.to_string()]);
+        command.args(["train", "--max-steps", &steps.to_string(), "--optimizer", "sgd"]);
+        command.args(["--weight-decay", "0", "--warmup", "0", "--image-size", &of.size.to_string()]);
     }
     command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--activation-checkpointing", of.recompute]);
     command.args(["--precision", of.precision, "--device", device, "--data"]).arg(data).arg("--out").arg(run);
     finish(&mut command, device, of);
-    run.to_path_buf()
 }
 
 /// How far two runs of one step are apart.

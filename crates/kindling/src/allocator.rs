@@ -2,13 +2,13 @@
 
 use std::ffi::{c_int, c_long};
 
-use kindling_memory::{CountingAllocator, on_tight_memory};
+use kindling_memory::{CountingAllocator, LargeBlocks, on_tight_memory};
 use mimalloc::MiMalloc;
 
-/// mimalloc keeps the pages of large tensors, which glibc returns to the kernel: half of a CPU step otherwise goes into
-/// page faults. Around it, live bytes are counted for the peak every run reports.
+/// Keeps the pages of tensors, which glibc returns to the kernel: half of a CPU step otherwise goes into page faults. Large blocks lie side
+/// by side, all others are mimalloc's. Around both, live bytes are counted for the peak every run reports.
 #[global_allocator]
-static ALLOCATOR: CountingAllocator<MiMalloc> = CountingAllocator(MiMalloc);
+static ALLOCATOR: CountingAllocator<LargeBlocks<MiMalloc>> = CountingAllocator(LargeBlocks(MiMalloc));
 
 /// `mi_option_purge_delay` of `mi_option_t` in mimalloc's header, versions 2 and 3; the crate does not name it.
 const PURGE_DELAY: c_int = 15;

@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use burn::tensor::Device;
 use kindling_given::in_units;
 
-use crate::{heap, limits, pools, resident};
+use crate::{heap, large, limits, pools, resident};
 
 /// No limit.
 const NONE: u64 = u64::MAX;
@@ -61,6 +61,7 @@ pub fn on_tight_memory(give_back: fn()) {
 
 /// Returns free pages to the system.
 pub(crate) fn give_back() {
+    large::return_pages(usize::MAX);
     if let Some(give_back) = GIVE_BACK.get() {
         give_back();
     }
@@ -94,32 +95,41 @@ fn check_host(bytes: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns free pages to the system if the process would exceed its limit with `bytes` more and everything that was granted, which may
-/// be written to at any moment. Does not panic.
+/// Returns free pages to the system if the process would exceed its limit with `bytes` of new pages and everything that was granted, which
+/// may be written to at any moment: those of large blocks, as many as have to go, and if that is not enough, all. Does not panic.
 pub(crate) fn keep_resident(bytes: u64) {
     let limit = HOST_LIMIT.load(Relaxed);
-    if limit != NONE && beyond(limit, bytes.saturating_add(GRANTED.load(Relaxed))).is_some() {
-        give_back();
+    if limit == NONE {
+        return;
+    }
+    let too_many =
+        || resident::resident_bytes()?.saturating_add(bytes).saturating_add(GRANTED.load(Relaxed)).checked_sub(limit);
+    if let Some(bytes) = too_many() {
+        large::return_pages(usize::try_from(bytes).unwrap_or(usize::MAX));
+        if too_many().is_some_and(|bytes| bytes > 0) {
+            give_back();
+        }
     }
 }
 
-/// The size of the process, if with `bytes` more it would exceed `most`.
-fn beyond(most: u64, bytes: u64) -> Option<u64> {
-    resident::resident_bytes().filter(|resident| resident.saturating_add(bytes) > most)
-}
-
-/// Whether the process may grow by `asked` bytes, if necessary after returning free pages. Granted bytes are not added here, because a
-/// part of them is resident already; the count takes care of them.
+/// Whether the process may grow by `asked` bytes, if necessary after returning free pages; those of large blocks can be used again or
+/// returned at any time. Granted bytes are not added here, because a part of them is resident already; the count takes care of them.
 fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
-    keep_resident(asked);
     if limit == NONE {
         return Ok(());
     }
-    beyond(limit.saturating_add(limit / TOLERANCE), asked).map_or(Ok(()), |resident| {
+    let beyond = |most: u64| {
+        let used = resident::resident_bytes()?.saturating_sub(large::kept_bytes());
+        (used.saturating_add(asked) > most).then_some(used)
+    };
+    if beyond(limit).is_some() {
+        give_back();
+    }
+    beyond(limit.saturating_add(limit / TOLERANCE)).map_or(Ok(()), |used| {
         Err(format!(
             "{} more beside a process of {} would exceed the memory budget of {}",
             in_units(asked),
-            in_units(resident),
+            in_units(used),
             in_units(limit)
         ))
     })

@@ -12,7 +12,7 @@ static FAILED: AtomicUsize = AtomicUsize::new(0);
 /// Wraps an allocator and counts its live bytes.
 ///
 /// Requested bytes are counted; memory that the wrapped allocator adds by rounding or keeps for later is not. A call costs two relaxed
-/// atomic operations, and for a large block a check of the size of the process.
+/// atomic operations.
 #[derive(Debug, Default)]
 pub struct CountingAllocator<A>(pub A);
 
@@ -21,16 +21,8 @@ pub fn failed_allocation() -> Option<usize> {
     Some(FAILED.load(Relaxed)).filter(|bytes| *bytes > 0)
 }
 
-/// From this size on, the size of the process is checked at each allocation. The check costs nothing compared to writing to the
-/// memory.
-const LARGE: usize = 1 << 20;
-
-/// Allocates. Free pages are returned to the system if the process would otherwise exceed its limit. They are also returned if the
-/// allocation fails, which is then tried once more.
+/// Allocates. If that fails, free pages are returned to the system, and it is tried once more.
 fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
-    if bytes >= LARGE {
-        budget::keep_resident(bytes as u64);
-    }
     let block = allocate();
     if !block.is_null() {
         return block;
@@ -44,9 +36,8 @@ fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
 }
 
 // SAFETY: every call is handed to the wrapped allocator unchanged, a second time if it failed, which changes nothing, and
-// its answer is returned unchanged, so the contract of `GlobalAlloc` holds if it holds for `A`. What is called before and in
-// between looks at the process, which allocates no large block, so that it does not come back here, and gives pages back,
-// which allocates nothing through here; neither unwinds. The counters never allocate and never panic: they are plain atomics
+// its answer is returned unchanged, so the contract of `GlobalAlloc` holds if it holds for `A`. What is called in between gives pages
+// back, which allocates little through here and does not unwind. The counters never allocate and never panic: they are plain atomics
 // with wrapping arithmetic. `shrink` follows the wrapped call, and only a block that `A` handed out, whose
 // size was added when it was, is ever subtracted.
 #[allow(unsafe_code)]

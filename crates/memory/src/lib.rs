@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `counting`, `heap` | an allocator that counts, and the live bytes of the process's heap that it counted |
+//! | `large` | where large blocks lie, and their pages |
 //! | `resident` | the size of the process according to the system |
 //! | `limits`, `budget`, `size` | the tightest limit of the system, a budget below it, and amounts of memory as text |
 //! | `meter`, `pools`, `allocation` | memory in use on a device, CubeCL's pools, and separate allocations instead of pages |
@@ -16,6 +17,7 @@ mod budget;
 mod counting;
 mod failure;
 mod heap;
+mod large;
 mod limits;
 mod meter;
 mod pages;
@@ -33,6 +35,7 @@ pub use budget::{
 pub use counting::{CountingAllocator, failed_allocation};
 pub use failure::{Failure, classify, panic_message, reason};
 pub use heap::{HostUsage, host_usage, reset_host_peak};
+pub use large::LargeBlocks;
 pub use limits::{Rule, SystemLimit, tightest_limit};
 pub use meter::{Meter, Usage, observe};
 pub use pages::Pages;
