@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares the speed of a training step of two commands, of an earlier version and of today's, in pairs.
+"""Compares a training step of two commands, of an earlier version and of today's, in pairs: its speed, and the memory of the process.
 
     scripts/compare-commands.py --earlier OLD/kindling --out benchmarks/DATE-steps-against-NAME.json
 
-Each pair is `kindling bench train` of one command and of the other, one right after the other, so that what else the machine does hits both;
+With --budgets each network is measured in each of these memory budgets. Each pair is `kindling bench train` of one command and of the other, one right after the other, so that what else the machine does hits both;
 which is first changes from pair to pair. What counts is the ratio within a pair: its median, and its range. Needs nothing but Python
 and the two commands.
 """
@@ -28,28 +28,35 @@ def main():
     parser.add_argument("--models", nargs="+", default=MODELS)
     parser.add_argument("--image-size", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--precisions", nargs="+", default=["f32"])
+    parser.add_argument("--budgets", nargs="+", default=["none"], help="memory budgets, such as none or 850MiB")
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--windows", type=int, default=3)
     parser.add_argument("--window-seconds", type=float, default=2)
     parser.add_argument("--note", default="")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
-    rows = [{"model": model, "earlier": [], "today": []} for model in args.models]
+    rows = [{"model": model, "precision": precision, "memory_budget": budget, "earlier": [], "today": [], "process": {"earlier": [], "today": []}}
+            for model in args.models for precision in args.precisions for budget in args.budgets]
     commits = {}
     for pair in range(args.pairs):
         for row in rows:
             flags = ["--models", row["model"], "--image-size", str(args.image_size), "--batch-size", str(args.batch_size),
-                     "--windows", str(args.windows), "--window-seconds", str(args.window_seconds)]
+                     "--windows", str(args.windows), "--window-seconds", str(args.window_seconds), "--precision", row["precision"], "--isolate"]
+            flags += ["--memory-budget", row["memory_budget"]] if row["memory_budget"] != "none" else []
             for side, command in pairs.in_turn([("earlier", args.earlier), ("today", args.kindling)], pair):
-                images, commits[side] = pairs.train_speed(command, flags)
-                row[side].append(round(images, 3))
+                measured = pairs.train_row(command, flags)
+                commits[side] = measured["environment"]["commit"]
+                row[side].append(round(measured["measured"]["images_per_second"]["median"], 3))
+                row["process"][side].append(measured["measured"]["memory"]["peak_process_bytes"])
                 if len(commits) == 2 and commits["earlier"] == commits["today"]:
                     raise SystemExit(f"compare-commands: both commands are of commit {commits['today']}")
     for row in rows:
         row["ratio"] = pairs.ratio(row["today"], row["earlier"])
+        row["process_ratio"] = pairs.ratio(row["process"]["today"], row["process"]["earlier"])
     document = {
-        "what": "images a second of a training step, of an earlier version's command and of a later one's",
-        "about": f"float32, AdamW, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "
+        "what": "images a second of a training step, and bytes of the process at its peak, of an earlier version's command and of a later one's",
+        "about": f"AdamW, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "
                  f"each the median of {args.windows} windows of {args.window_seconds:g} s",
         "command": "scripts/compare-commands.py",
         "date": datetime.date.today().isoformat(),
@@ -59,7 +66,7 @@ def main():
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
-        print(row["model"], row["ratio"])
+        print(row["model"], row["precision"], row["memory_budget"], row["ratio"], "process", row["process_ratio"])
 
 
 if __name__ == "__main__":

@@ -5,10 +5,16 @@ import statistics
 import subprocess
 
 
-def train_speed(command, flags):
-    """Images a second of training steps, the median of a command's windows, and the commit that it was built from, if it knows."""
+def train_row(command, flags):
+    """The row of a command's training steps on the CPU."""
     ran = subprocess.run([command, "bench", "train", "--device", "cpu", *flags, "--format", "json"], capture_output=True, text=True, check=True)
     [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
+    return row
+
+
+def train_speed(command, flags):
+    """Images a second of training steps, the median of a command's windows, and the commit that it was built from, if it knows."""
+    row = train_row(command, flags)
     return row["measured"]["images_per_second"]["median"], row["environment"]["commit"]
 
 

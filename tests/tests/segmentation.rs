@@ -142,8 +142,8 @@ fn dice_over_images_and_over_groups_has_the_same_bits_at_any_micro_batch() {
     }
 }
 
-/// Half of what the process is planned to need with everything kept. One normalisation group is the whole batch, so that only
-/// recomputation helps.
+/// Half of what the process is planned to need with everything kept, and takes then, but for a twentieth. One normalisation group is the
+/// whole batch, so that only recomputation helps.
 #[test]
 fn a_run_in_half_the_memory_it_wants_has_the_same_bits() {
     const NETWORK: &str = "--model unet-mobilenet_v2 --image-size 320 --batch-size 8 --workers 1";
@@ -153,14 +153,17 @@ fn a_run_in_half_the_memory_it_wants_has_the_same_bits() {
     let plan = Outcome::of(&mut plan).succeeded().result();
     let kept =
         plan["rows"].as_array().unwrap().iter().find(|row| row["precision"] == "f32" && row["recompute"] == "none");
-    let half = kept.unwrap()["resident"].as_u64().unwrap() / 2;
+    let wanted = kept.unwrap()["resident"].as_u64().unwrap();
     let flags = format!("{NETWORK} --max-steps 2 --augment light");
-    let straight = bench.run("straight", &flags, "");
-    let mut in_half = bench.command("half", &format!("{flags} --memory-budget {half}"), "");
-    let result = Outcome::of(&mut in_half).succeeded().result();
-    let resident = result["resident_peak_bytes"].as_u64().unwrap();
-    assert!(resident <= half, "{resident} of {half}");
-    assert_same_bits(&straight, &bench.path("half"), "half the memory");
+    let resident = |name: &str, flags: &str| {
+        let result = Outcome::of(&mut bench.command(name, flags, "")).succeeded().result();
+        result["resident_peak_bytes"].as_u64().unwrap()
+    };
+    let straight = resident("straight", &flags);
+    assert!(straight <= wanted * 21 / 20, "{straight} without a budget, planned are {wanted}");
+    let in_half = resident("half", &format!("{flags} --memory-budget {}", wanted / 2));
+    assert!(in_half <= wanted / 2, "{in_half} of half of {wanted}");
+    assert_same_bits(&bench.path("straight"), &bench.path("half"), "half the memory");
 }
 
 /// A step has two passes, of which the first adds up the sums over the batch.

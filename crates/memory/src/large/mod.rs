@@ -3,7 +3,7 @@
 //! A step makes and frees hundreds of maps of many sizes. An allocator that puts them where its tables allow, such as mimalloc 3 with
 //! blocks of more than 32 MiB at multiples of 32 MiB and smaller ones never across such a line, leaves gaps between them, and pages that earlier
 //! maps wrote to stay in the gaps: a process had half as much memory again as its tensors. Here a large block takes the
-//! smallest gap that it fits into, of any address, and pages that exist before new ones.
+//! first gap that it fits into.
 //!
 //! | module | holds |
 //! |---|---|

@@ -33,28 +33,11 @@ impl Space {
         self.kept.total()
     }
 
-    /// Where a block of `bytes` should lie: in the smallest free part with pages that it fits into; otherwise where it needs the fewest
-    /// new pages, beside the largest part that has some; otherwise in the smallest free part.
+    /// The first free part that a block fits into. Over the steps of four networks this takes 0.3 to 6 % more pages than the most
+    /// bytes that blocks have at a time, the smallest part that it fits into 0.6 to 17 %.
     fn find(&self, bytes: usize) -> Option<Range<usize>> {
-        let fits = |range: &Range<usize>| range.len() >= bytes;
-        if let Some(range) = self.kept.iter().filter(fits).min_by_key(Range::len) {
-            return Some(range.start..range.start + bytes);
-        }
-        let beside = self.kept.iter().filter_map(|kept| Some((kept.len(), self.around(&kept, bytes)?)));
-        if let Some((_, range)) = beside.max_by_key(|(kept, range)| (*kept, usize::MAX - range.start)) {
-            return Some(range);
-        }
-        let range = self.free.iter().filter(fits).min_by_key(Range::len)?;
-        Some(range.start..range.start + bytes)
-    }
-
-    /// A free range of `bytes` that has all of `kept`.
-    fn around(&self, kept: &Range<usize>, bytes: usize) -> Option<Range<usize>> {
-        let free = self.free.around(kept.start)?;
-        if free.end - kept.start >= bytes {
-            return Some(kept.start..kept.start + bytes);
-        }
-        (kept.end - free.start >= bytes).then(|| kept.end - bytes..kept.end)
+        let part = self.free.iter().find(|range| range.len() >= bytes)?;
+        Some(part.start..part.start + bytes)
     }
 
     /// The bytes that a block of `bytes` would need new pages for; `None` if there is no room.
@@ -104,42 +87,40 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_takes_the_smallest_part_that_has_pages() {
+    fn a_block_takes_the_first_part_that_it_fits_into() {
         let mut space = Space::new(1000);
         let [a, b, c, d] = [100, 10, 60, 10].map(|bytes| space.take(bytes).unwrap().range);
         assert_eq!((a.clone(), b, c.clone(), d), (0..100, 100..110, 110..170, 170..180));
         space.give(a);
         space.give(c);
         assert_eq!(space.kept(), 160);
-        assert_eq!(space.take(50).unwrap(), Place { range: 110..160, fresh: 0 });
         assert_eq!(space.take(50).unwrap(), Place { range: 0..50, fresh: 0 });
-        assert_eq!(space.kept(), 60);
+        assert_eq!(space.take(60).unwrap(), Place { range: 110..170, fresh: 0 });
+        assert_eq!(space.take(60).unwrap(), Place { range: 180..240, fresh: 60 });
+        assert_eq!(space.kept(), 50);
     }
 
     #[test]
-    fn a_block_that_fits_nowhere_takes_the_pages_that_there_are_and_as_few_new_ones_as_it_needs() {
+    fn a_block_has_the_pages_that_there_are_and_no_more_new_ones_than_it_needs() {
         let mut space = Space::new(1000);
-        let [_, b, _, d] = [100, 30, 10, 60].map(|bytes| space.take(bytes).unwrap().range);
-        space.give(b);
-        space.give(d.clone());
+        let [_, last] = [100, 60].map(|bytes| space.take(bytes).unwrap().range);
+        space.give(last);
         assert_eq!(space.fresh(90), Some(30));
-        assert_eq!(space.take(90).unwrap(), Place { range: 140..230, fresh: 30 });
-        assert_eq!(space.take(90).unwrap(), Place { range: 230..320, fresh: 90 });
-        assert_eq!((space.fresh(1000), space.take(1000)), (None, None));
-        assert_eq!(space.take(30).unwrap(), Place { range: 100..130, fresh: 0 });
+        assert_eq!(space.take(90).unwrap(), Place { range: 100..190, fresh: 30 });
+        assert_eq!((space.fresh(900), space.take(900)), (None, None));
     }
 
     #[test]
-    fn pages_that_were_returned_are_fresh_again() {
+    fn pages_that_were_returned_are_new_again_and_the_largest_parts_go_first() {
         let mut space = Space::new(1000);
-        let [a, b, c] = [100, 10, 60].map(|bytes| space.take(bytes).unwrap().range);
+        let [a, b, c] = [60, 10, 100].map(|bytes| space.take(bytes).unwrap().range);
         space.give(a);
         space.give(c);
-        space.return_pages(1, |range| range.start == 0);
-        assert_eq!((space.kept(), space.fresh(60), space.fresh(100)), (60, Some(0), Some(40)));
-        space.give(b);
         space.return_pages(usize::MAX, |_| false);
-        assert_eq!(space.kept(), 70);
+        assert_eq!(space.kept(), 160);
+        space.return_pages(1, |_| true);
+        assert_eq!((space.kept(), space.fresh(60), space.fresh(100)), (60, Some(0), Some(100)));
+        space.give(b);
         space.return_pages(usize::MAX, |_| true);
         // All of it is one again.
         assert_eq!((space.kept(), space.fresh(1000)), (0, Some(1000)));
