@@ -658,6 +658,7 @@ def section_small_cards():
 BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
+PROCESS = "2026-11-28-process-large-blocks.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -740,6 +741,18 @@ def section_versions():
             source(VERSIONS, document, document["environment"]["note"][0].upper() + document["environment"]["note"][1:] + "."), ""]
 
 
+def section_process():
+    document = load(PROCESS)
+    rows = [[f"`{row['model']}`", row["precision"], "none" if row["memory_budget"] == "none" else row["memory_budget"].replace("MiB", " MiB"),
+             *(f"{median(row['process'][side]) / 1e6:.0f}" for side in ("earlier", "today")), f"{row['process_ratio']['median']:.2f}", ratio(row)]
+            for row in document["rows"]]
+    return ["## Memory of the process, and speed in a budget", "",
+            f"Before and after large blocks were laid side by side (commit {document['earlier'][:7]} and the one below; [why](decisions/mimalloc-with-a-counter-around-it.md)): "
+            f"{document['about']}. The budgets have room for everything, by a few percent.", "",
+            table(["network", "format", "budget", "process before, MB", "after, MB", "ratio", "images a second, ratio"], rows, 3), "",
+            source(PROCESS, document), ""]
+
+
 def bench_rows(name, document):
     """Rows of `kindling bench` that no section above shows."""
     rows = []
@@ -771,7 +784,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

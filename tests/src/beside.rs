@@ -159,6 +159,10 @@ fn train(of: Beside, data: &Path, device: &str, steps: usize, run: &Path) {
         // The momentum of the first step is the gradient.
         command.args(["train", "--max-steps", &steps.to_string(), "--optimizer", "sgd"]);
         command.args(["--weight-decay", "0", "--warmup", "0", "--image-size", &of.size.to_string()]);
+        if of.precision == "f16" {
+            // One device may skip a step more than the other, and what is dropped is drawn for each step.
+            command.args(["--drop-rate", "0", "--drop-path-rate", "0"]);
+        }
     }
     command.args(["--model", of.model, "--batch-size", &BATCH.to_string(), "--activation-checkpointing", of.recompute]);
     command.args(["--precision", of.precision, "--device", device, "--data"]).arg(data).arg("--out").arg(run);

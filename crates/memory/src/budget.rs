@@ -7,24 +7,18 @@
 //! reservation is refused. On a GPU, the rest of the memory is held as ballast, so that the device itself refuses allocations as a
 //! card of that size would.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use burn::tensor::Device;
 use kindling_given::in_units;
 
+use crate::tight::{self, NONE};
 use crate::{heap, large, limits, pools, resident};
 
-/// No limit.
-const NONE: u64 = u64::MAX;
-
-static HOST_LIMIT: AtomicU64 = AtomicU64::new(NONE);
-/// Bytes that were granted and are about to be allocated.
-static GRANTED: AtomicU64 = AtomicU64::new(0);
 static ASKING: Mutex<()> = Mutex::new(());
 /// Whether allocations can fail, so that they should be tried before they are relied on.
 static TRY_FIRST: AtomicBool = AtomicBool::new(false);
-static GIVE_BACK: OnceLock<fn()> = OnceLock::new();
 
 /// Bytes that the process occupies besides counted bytes: code, stacks, and the allocator's own data. Measured are 60 to 68 MiB, by the
 /// machine and by what of the code a run needs.
@@ -49,29 +43,22 @@ pub fn counted_within(budget: u64) -> u64 {
 
 /// Limits the memory that this process occupies from now on.
 pub fn limit_host(bytes: u64) {
-    HOST_LIMIT.store(bytes, Relaxed);
+    tight::set_limit(bytes);
     TRY_FIRST.store(limits::allocations_may_fail(), Relaxed);
     kindling_ops::reserve::keep(check_host);
 }
 
-/// Sets the function that returns free pages of the allocator to the system. Only the first call counts.
-pub fn on_tight_memory(give_back: fn()) {
-    let _ = GIVE_BACK.set(give_back);
-}
-
-/// Returns free pages to the system.
+/// Returns all free pages to the system.
 pub(crate) fn give_back() {
     large::return_pages(usize::MAX);
-    if let Some(give_back) = GIVE_BACK.get() {
-        give_back();
-    }
+    tight::give_back();
 }
 
 /// Whether `bytes` more fit.
 fn check_host(bytes: usize) -> Result<(), String> {
-    let limit = HOST_LIMIT.load(Relaxed);
+    let limit = tight::limit();
     let asked = bytes as u64;
-    let current = (heap::host_usage().current as u64).saturating_add(GRANTED.load(Relaxed));
+    let current = (heap::host_usage().current as u64).saturating_add(tight::granted());
     let room = counted_within(limit);
     if current.saturating_add(asked) > room {
         let process = limit - room;
@@ -93,23 +80,6 @@ fn check_host(bytes: usize) -> Result<(), String> {
         })?;
     }
     Ok(())
-}
-
-/// Returns free pages to the system if the process would exceed its limit with `bytes` of new pages and everything that was granted, which
-/// may be written to at any moment: those of large blocks, as many as have to go, and if that is not enough, all. Does not panic.
-pub(crate) fn keep_resident(bytes: u64) {
-    let limit = HOST_LIMIT.load(Relaxed);
-    if limit == NONE {
-        return;
-    }
-    let too_many =
-        || resident::resident_bytes()?.saturating_add(bytes).saturating_add(GRANTED.load(Relaxed)).checked_sub(limit);
-    if let Some(bytes) = too_many() {
-        large::return_pages(usize::try_from(bytes).unwrap_or(usize::MAX));
-        if too_many().is_some_and(|bytes| bytes > 0) {
-            give_back();
-        }
-    }
 }
 
 /// Whether the process may grow by `asked` bytes, if necessary after returning free pages; those of large blocks can be used again or
@@ -143,7 +113,7 @@ pub struct Granted {
 
 impl Drop for Granted {
     fn drop(&mut self) {
-        GRANTED.fetch_sub(self.bytes, Relaxed);
+        tight::take_back(self.bytes);
     }
 }
 
@@ -155,7 +125,7 @@ pub fn grant_host(bytes: u64) -> Result<Granted, String> {
     // One request at a time, so that two are not granted what is enough for one.
     let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
     check_host(usize::try_from(bytes).unwrap_or(usize::MAX))?;
-    GRANTED.fetch_add(bytes, Relaxed);
+    tight::grant(bytes);
     Ok(Granted { bytes })
 }
 
@@ -181,7 +151,7 @@ pub fn hold_ballast(device: &Device, bytes: u64) -> Result<Ballast, String> {
 pub fn capacity(device: &Device) -> Option<u64> {
     match pools::pools(device) {
         Some(_) => None,
-        None => match HOST_LIMIT.load(Relaxed) {
+        None => match tight::limit() {
             NONE => None,
             limit => Some(counted_within(limit)),
         },

@@ -18,7 +18,7 @@ mod space;
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
 
-use crate::budget;
+use crate::tight;
 pub(crate) use region::{kept_bytes, return_pages};
 
 /// Blocks of at least so many bytes are large.
@@ -29,16 +29,29 @@ pub(crate) const LARGE: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct LargeBlocks<A>(pub A);
 
+/// Returns free pages to the system if the process would exceed its limit with `bytes` of new ones: those here, as many as have to go, and
+/// if that is not enough, all.
+fn make_room(bytes: usize) {
+    if let Some(beyond) = tight::beyond(bytes as u64) {
+        return_pages(usize::try_from(beyond).unwrap_or(usize::MAX));
+        if tight::beyond(bytes as u64).is_some() {
+            return_pages(usize::MAX);
+            tight::give_back();
+        }
+    }
+}
+
 /// Memory for a large block, and whether it is all zero. `None` if it is not large, or if there is no room for it here.
 fn own(layout: Layout) -> Option<(*mut u8, bool)> {
     if layout.size() < LARGE {
         return None;
     }
-    let made = region::take(layout);
-    if made.is_none() {
-        budget::keep_resident(layout.size() as u64);
+    // Before the region is locked, of which pages may have to be returned.
+    match region::fresh(layout).unwrap_or(layout.size()) {
+        0 => {}
+        fresh => make_room(fresh),
     }
-    made
+    region::take(layout)
 }
 
 // SAFETY: a block comes either from the region, which gives no address to two blocks at a time, each with the size and the alignment of its

@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::space::Space;
-use crate::budget;
 
 /// Blocks begin and end at multiples of this: pages have at most 64 KiB.
 const GRAIN: usize = 64 << 10;
@@ -66,11 +65,6 @@ impl Region {
 
     /// Takes room for a block, and says where it begins and whether it is all zero.
     fn take(&self, bytes: usize) -> Option<(usize, bool)> {
-        let fresh = self.with(|state| state.space.fresh(bytes))?;
-        if fresh > 0 {
-            // Not while the region is locked: pages of it may have to be returned.
-            budget::keep_resident(fresh as u64);
-        }
         self.with(|state| {
             let place = state.space.take(bytes)?;
             let end = place.range.end.next_multiple_of(WRITABLE_STEP);
@@ -91,12 +85,22 @@ impl Region {
     }
 }
 
-/// Memory for a block, and whether it is all zero; `None` if there is none here.
+/// The region, if a block can lie in it, and the bytes that it takes there.
+fn for_block(layout: Layout) -> Option<(&'static Region, usize)> {
+    let fits = layout.align() <= GRAIN && layout.size() <= isize::MAX as usize - GRAIN;
+    fits.then(region).flatten().map(|region| (region, whole_grains(layout.size())))
+}
+
+/// The bytes that a block would need new pages for; `None` if it has no room here.
+pub(super) fn fresh(layout: Layout) -> Option<usize> {
+    let (region, bytes) = for_block(layout)?;
+    region.with(|state| state.space.fresh(bytes))
+}
+
+/// Memory for a block, and whether it is all zero; `None` if it has no room here.
 pub(super) fn take(layout: Layout) -> Option<(*mut u8, bool)> {
-    if layout.align() > GRAIN || layout.size() > isize::MAX as usize - GRAIN {
-        return None;
-    }
-    let (address, zero) = region()?.take(whole_grains(layout.size()))?;
+    let (region, bytes) = for_block(layout)?;
+    let (address, zero) = region.take(bytes)?;
     Some((std::ptr::with_exposed_provenance_mut(address), zero))
 }
 
