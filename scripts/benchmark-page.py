@@ -343,7 +343,9 @@ PLANS = [("2026-11-22-planner-accuracy-cpu.json", "CPU, float32, AdamW"),
          ("2026-11-27-planner-segmentation-cpu.json", "CPU, networks for segmentation, float32 and bf16, AdamW"),
          ("2026-11-23-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW tensor by tensor"),
          ("2026-11-24-planner-random-cuda-stand-in.json", "stand-in for CUDA before memory was taken first, AdamW eight tensors at once"),
-         ("2026-11-26-planner-cuda-stand-in.json", "stand-in for CUDA, a run takes its memory first")]
+         ("2026-11-26-planner-cuda-stand-in.json", "stand-in for CUDA, a run takes its memory first"),
+         ("2026-11-28-planner-registry-cuda-stand-in.json", "the same, every classifier, 64 px, float32"),
+         ("2026-11-28-planner-half-formats-cuda-stand-in.json", "the same, 64 px, bf16 and f16")]
 
 
 def section_plans():
@@ -354,13 +356,16 @@ def section_plans():
         for label, chosen in (("everything kept", [case for case in document["cases"] if case["recompute"] == "none"]),
                               ("with activation checkpointing", [case for case in document["cases"] if case["recompute"] != "none"])):
             these = [case["error"] for case in chosen]
+            if not these:
+                continue
             rows.append([what, label, len(these), percent(median([abs(error) for error in these]), 2), percent(max(0.0, -min(these))), percent(max(0.0, max(these))),
                          sum(error > 0.05 for error in these)])
         high = [case for case in document["cases"] if case["error"] > 0.05]
         if high:
             wrong.append(f"{what}: {len(high)} of {len(errors)} plans were too high by more than 5 %; the measured peaks of those cases were "
                          f"{megabytes(min(case['measured'] for case in high))} to {megabytes(max(case['measured'] for case in high))}.")
-        sources += [source(name, document, f"Left out: {document['left_out'].rstrip('.')}."), ""]
+        left_out = document["left_out"].rstrip(".")
+        sources += [source(name, document, f"Left out: {left_out}." if left_out else ""), ""]
     return ["## Plans against measured peaks", "",
             "`kindling plan` says how much memory a step needs. Here its figure stands against the peak of a real run with those settings. The cases drawn at "
             "random vary network, optimizer, precision, activation checkpointing, freezing, averages, channels, classes, size of the source images and checkpoints. "
@@ -574,7 +579,8 @@ def section_gpu_repeats():
             source(name, document, "By `scripts/gpu-suite.sh`, and by hand what it was too short of time for."), ""]
 
 
-LEDGER = "2026-11-24-step-ledger.json"
+LEDGER = "2026-11-28-step-ledger.json"
+LEDGER_JOINED = "2026-11-24-step-ledger.json"  # before convolutions were named anew
 
 
 def ledger():
@@ -587,7 +593,7 @@ def ledger():
 
 
 def section_ledger():
-    now, before = load(LEDGER), {(row["model"], row["precision"]): row for row in load("2026-11-23-step-ledger.json")["rows"]}
+    now, before = load(LEDGER_JOINED), {(row["model"], row["precision"]): row for row in load("2026-11-23-step-ledger.json")["rows"]}
     rows = [[row["model"], row["precision"], before[row["model"], row["precision"]]["launches"], row["launches"],
              percent(1 - row["launches"] / before[row["model"], row["precision"]]["launches"], 0)]
             for row in now["rows"] if (row["model"], row["precision"]) in before]
@@ -596,7 +602,7 @@ def section_ledger():
             "took a launch for eight tensors, and a normalisation's statistics one. "
             "[The ledger of a step](step-ledger.md) has the bytes and what they mean. No time was measured.", "",
             table(["network", "format", "before", "after", "fewer"], rows, 2), "",
-            source(LEDGER, now, "Before: `benchmarks/2026-11-23-step-ledger.json`. By `scripts/step-ledger.py`."), ""]
+            source(LEDGER_JOINED, now, "Before: `benchmarks/2026-11-23-step-ledger.json`. By `scripts/step-ledger.py`."), ""]
 
 
 def section_robustness():
