@@ -85,7 +85,7 @@ mod tests {
         ranges.add(30..40);
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [10..20, 30..40]);
         ranges.add(20..30);
-        assert_eq!(ranges.iter().collect::<Vec<_>>(), [10..40]);
+        assert_eq!((ranges.around(10), ranges.total()), (Some(10..40), 30));
         assert_eq!(ranges.remove(15..18), 3);
         assert_eq!(ranges.remove(0..12), 2);
         assert_eq!(ranges.iter().collect::<Vec<_>>(), [12..15, 18..40]);
