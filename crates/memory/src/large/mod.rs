@@ -24,8 +24,8 @@ pub(crate) use region::{kept_bytes, return_pages};
 /// Blocks of at least so many bytes are large.
 pub(crate) const LARGE: usize = 1 << 20;
 
-/// Puts large blocks side by side (see the [module](self)), and leaves all others to the wrapped allocator, as well as everything where
-/// the system has no place for this: on other systems than Linux, and under a limit of address space or data (`ulimit`).
+/// Puts large blocks side by side, each into the first gap that it fits into, and leaves all others to the wrapped allocator, as well as
+/// everything where the system has no place for this: on other systems than Linux, and under a limit of address space or data (`ulimit`).
 #[derive(Debug, Default)]
 pub struct LargeBlocks<A>(pub A);
 
