@@ -22,7 +22,10 @@ use crate::tight;
 pub(crate) use region::{kept_bytes, return_pages};
 
 /// Blocks of at least so many bytes are large.
-pub(crate) const LARGE: usize = 1 << 20;
+const LARGE: usize = 1 << 20;
+/// Before a block of at least so many bytes is made, the size of the process is looked at, where that is limited. It takes a tenth of the
+/// time that writing to such a block takes.
+const LOOKED_AT: usize = 64 << 10;
 
 /// Puts large blocks side by side, each into the first gap that it fits into, and leaves all others to the wrapped allocator, as well as
 /// everything where the system has no place for this: on other systems than Linux, and under a limit of address space or data (`ulimit`).
@@ -41,14 +44,26 @@ fn make_room(bytes: usize) {
     }
 }
 
+/// Returns free pages if the process exceeds its limit as it is, first those of the wrapped allocator: a block that needs no new pages is
+/// about to use some of those here.
+fn keep_within() {
+    if tight::beyond(0).is_some() {
+        tight::give_back();
+        make_room(0);
+    }
+}
+
 /// Memory for a large block, and whether it is all zero. `None` if it is not large, or if there is no room for it here.
 fn own(layout: Layout) -> Option<(*mut u8, bool)> {
     if layout.size() < LARGE {
+        if layout.size() >= LOOKED_AT {
+            make_room(layout.size());
+        }
         return None;
     }
     // Before the region is locked, of which pages may have to be returned.
     match region::fresh(layout).unwrap_or(layout.size()) {
-        0 => {}
+        0 => keep_within(),
         fresh => make_room(fresh),
     }
     region::take(layout)
