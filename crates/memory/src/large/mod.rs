@@ -26,6 +26,8 @@ const LARGE: usize = 1 << 20;
 /// Before a block of at least so many bytes is made, the size of the process is looked at, where that is limited. It takes a tenth of the
 /// time that writing to such a block takes.
 const LOOKED_AT: usize = 64 << 10;
+/// The system may give a whole page of this size where a byte of it is written to.
+const HUGE_PAGE: u64 = 2 << 20;
 
 /// Puts large blocks side by side, each into the first gap that it fits into, and leaves all others to the wrapped allocator, as well as
 /// everything where the system has no place for this: on other systems than Linux, and under a limit of address space or data (`ulimit`).
@@ -35,9 +37,10 @@ pub struct LargeBlocks<A>(pub A);
 /// Returns free pages to the system if the process would exceed its limit with `bytes` of new ones: those here, as many as have to go, and
 /// if that is not enough, all.
 fn make_room(bytes: usize) {
-    if let Some(beyond) = tight::beyond(bytes as u64) {
-        return_pages(usize::try_from(beyond).unwrap_or(usize::MAX));
-        if tight::beyond(bytes as u64).is_some() {
+    let beyond = || tight::beyond(bytes as u64 + HUGE_PAGE);
+    if let Some(bytes) = beyond() {
+        return_pages(usize::try_from(bytes).unwrap_or(usize::MAX));
+        if beyond().is_some() {
             return_pages(usize::MAX);
             tight::give_back();
         }
@@ -47,7 +50,7 @@ fn make_room(bytes: usize) {
 /// Returns free pages if the process exceeds its limit as it is, first those of the wrapped allocator: a block that needs no new pages is
 /// about to use some of those here.
 fn keep_within() {
-    if tight::beyond(0).is_some() {
+    if tight::beyond(HUGE_PAGE).is_some() {
         tight::give_back();
         make_room(0);
     }
