@@ -48,12 +48,6 @@ pub fn limit_host(bytes: u64) {
     kindling_ops::reserve::keep(check_host);
 }
 
-/// Returns all free pages to the system.
-pub(crate) fn give_back() {
-    large::return_pages(usize::MAX);
-    tight::give_back();
-}
-
 /// Whether `bytes` more fit.
 fn check_host(bytes: usize) -> Result<(), String> {
     let limit = tight::limit();
@@ -93,7 +87,7 @@ fn check_resident(asked: u64, limit: u64) -> Result<(), String> {
         (used.saturating_add(asked) > most).then_some(used)
     };
     if beyond(limit).is_some() {
-        give_back();
+        large::give_back();
     }
     beyond(limit.saturating_add(limit / TOLERANCE)).map_or(Ok(()), |used| {
         Err(format!(

@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::budget;
 use crate::heap::{grow, shrink};
+use crate::large;
 
 /// Bytes of the last failed allocation; 0 if none failed.
 static FAILED: AtomicUsize = AtomicUsize::new(0);
@@ -27,7 +27,7 @@ fn persistently(bytes: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     if !block.is_null() {
         return block;
     }
-    budget::give_back();
+    large::give_back();
     let block = allocate();
     if block.is_null() {
         FAILED.store(bytes, Relaxed);

@@ -19,7 +19,8 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr;
 
 use crate::tight;
-pub(crate) use region::{kept_bytes, return_pages};
+pub(crate) use region::kept_bytes;
+use region::return_pages;
 
 /// Blocks of at least so many bytes are large.
 const LARGE: usize = 1 << 20;
@@ -34,6 +35,12 @@ const HUGE_PAGE: u64 = 2 << 20;
 #[derive(Debug, Default)]
 pub struct LargeBlocks<A>(pub A);
 
+/// Returns all free pages to the system, those here and those of the allocator of all other blocks.
+pub(crate) fn give_back() {
+    return_pages(usize::MAX);
+    tight::give_back();
+}
+
 /// Returns free pages to the system if the process would exceed its limit with `bytes` of new ones: those here, as many as have to go, and
 /// if that is not enough, all.
 fn make_room(bytes: usize) {
@@ -41,8 +48,7 @@ fn make_room(bytes: usize) {
     if let Some(bytes) = beyond() {
         return_pages(usize::try_from(bytes).unwrap_or(usize::MAX));
         if beyond().is_some() {
-            return_pages(usize::MAX);
-            tight::give_back();
+            give_back();
         }
     }
 }
@@ -65,9 +71,11 @@ fn own(layout: Layout) -> Option<(*mut u8, bool)> {
         return None;
     }
     // Before the region is locked, of which pages may have to be returned.
-    match region::fresh(layout).unwrap_or(layout.size()) {
-        0 => keep_within(),
-        fresh => make_room(fresh),
+    if tight::limit() != tight::NONE {
+        match region::fresh(layout).unwrap_or(layout.size()) {
+            0 => keep_within(),
+            fresh => make_room(fresh),
+        }
     }
     region::take(layout)
 }
