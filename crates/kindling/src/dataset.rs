@@ -89,7 +89,7 @@ pub(crate) struct HowToOpen {
     #[serde(default)]
     pub(crate) pages: bool,
     /// One fold of a cross-validation, 1/5 to 5/5 or of another number of folds, 3 to 1000: of as many parts of what brings no splits,
-    /// the first, second ... is test, the one after it val, and the rest train
+    /// the first, second ... is test, the one after it val, and the rest train. Where the data brings folds, one of those, however few
     #[arg(long, value_name = "K/N", help_heading = "What")]
     #[serde(default, with = "kindling_given::none")]
     pub(crate) fold: Option<Fold>,
