@@ -112,13 +112,14 @@ fn dense_cases() -> Vec<Case> {
     cases
 }
 
-/// 3x3 filters between many channels, on maps of one place and of several blocks of them, with zeros on either side, on both
-/// or on none.
+/// 3x3 filters between many channels, on maps of one place and of several blocks of them, of 2x2 and of 4x4 pixels, with zeros on
+/// either side, on both or on none.
 fn winograd_cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let sizes =
-        [(1, 1), (2, 5), (4, 4), (7, 16), (17, 33), (70, 9)].map(|(height, width)| ([2, 16, height, width], 20));
-    for (shape, output) in sizes.into_iter().chain([([1, 70, 37, 40], 150)]) {
+    let sizes = [(1, 1), (2, 5), (4, 4), (7, 16), (17, 33), (70, 9), (32, 32), (31, 35), (130, 30)]
+        .map(|(height, width)| ([2, 16, height, width], 20));
+    let others = [([1, 70, 37, 40], 150), ([2, 2, 32, 33], 3), ([1, 16, 33, 34], 2)];
+    for (shape, output) in sizes.into_iter().chain(others) {
         for (before, after) in [(1, 1), (0, 1), (0, 2), (2, 0), (2, 2)] {
             let out = [shape[2], shape[3]].map(|size: usize| size + before + after - 2);
             // One pixel and no zeros on a side make no output.

@@ -6,7 +6,7 @@ use rayon::prelude::*;
 
 use super::shape::Dense;
 use super::strips::Strips;
-use super::winograd;
+use super::winograd::{self, Form};
 use crate::cpu::factors::{self, packed, taps};
 use crate::cpu::gemm::Matrix;
 use crate::cpu::gemm_bf16::{Left, Taps};
@@ -36,15 +36,16 @@ impl<'a, T: Real> Filters<'a, T> {
             return Self::Rows(weight.into());
         }
         reserve(size(shape, halved), T::DTYPE);
-        Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input))
+        Self::Transformed(winograd::Filters::new(Form::of(shape), weight, shape.output, shape.input))
     }
 
     /// Prepares the `weight` of a convolution for the one that computes the gradient of its input from that of its output, whose shape is
     /// `of_gradient`: input and output channels are exchanged, and the filters are rotated by 180 degrees.
     pub(crate) fn turned(shape: &Dense, of_gradient: &Dense, weight: &[T], halved: bool) -> Self {
-        reserve(turned_size(shape, halved), T::DTYPE);
-        if winograd::serves(shape, halved) {
-            return Self::Transformed(winograd::Filters::new(weight, shape.output, shape.input).turned());
+        reserve(turned_size(of_gradient, halved), T::DTYPE);
+        if winograd::serves(of_gradient, halved) {
+            let form = Form::of(of_gradient);
+            return Self::Transformed(winograd::Filters::new(form, weight, shape.output, shape.input).turned());
         }
         let turned = turn(weight, shape.output, shape.input, shape.kernel * shape.kernel);
         match halved {
@@ -81,12 +82,19 @@ pub(crate) fn packed_size(shape: &Dense) -> usize {
 
 /// Elements that [`Filters::new`] allocates beside packed factors.
 pub(crate) fn size(shape: &Dense, halved: bool) -> usize {
-    if winograd::serves(shape, halved) { winograd::size_of_filters(shape.output, shape.input) } else { 0 }
+    if !winograd::serves(shape, halved) {
+        return 0;
+    }
+    winograd::size_of_filters(Form::of(shape), shape.output, shape.input)
 }
 
-/// Elements that [`Filters::turned`] allocates beside packed factors.
-pub(crate) fn turned_size(shape: &Dense, halved: bool) -> usize {
-    if winograd::serves(shape, halved) { size(shape, halved) } else { shape.output * shape.fan() }
+/// Elements that [`Filters::turned`] allocates beside packed factors for the convolution `of_gradient`.
+pub(crate) fn turned_size(of_gradient: &Dense, halved: bool) -> usize {
+    // As many transformed filters are `[output, input]` as `[input, output]`, but for the gaps between them.
+    match winograd::serves(of_gradient, halved) {
+        true => winograd::size_of_filters(Form::of(of_gradient), of_gradient.input, of_gradient.output),
+        false => of_gradient.output * of_gradient.fan(),
+    }
 }
 
 /// `[output, input, taps]` to `[input, output, taps]`, the taps of each filter in reverse.

@@ -10,7 +10,6 @@ pub(crate) mod shape;
 pub(crate) mod strips;
 mod transposed;
 mod winograd;
-mod winograd_tiles;
 
 use burn::backend::Flex;
 use burn_flex::FlexTensor;

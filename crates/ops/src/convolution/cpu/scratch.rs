@@ -166,7 +166,7 @@ impl Way {
 
     fn turned_filters(&self) -> usize {
         match self.shape.turned() {
-            Some(_) => filters::turned_size(&self.shape, self.halved),
+            Some(turned) => filters::turned_size(&turned, self.halved),
             None => 0,
         }
     }
