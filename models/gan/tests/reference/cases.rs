@@ -71,14 +71,15 @@ impl Case {
         let key = format!("{which}_gradients");
         let expected = double[&key].as_object().expect("gradients");
         // Where the slope of a leaky ReLU flips is chance. So each norm may be as far off as the reference's own float32 is where
-        // that is furthest off, times two; the norm in the middle has to be right to the digits.
+        // that is furthest off, times three, as much as our 3x3 convolutions of large maps round more than sums do; the norm in the
+        // middle has to be right to the digits.
         let apart = |name: &String, norm: f64| {
             let double = expected[name].as_f64().expect("a norm");
             (norm - double).abs() / double
         };
         let worst_of = |name: &String| apart(name, single[&key][name].as_f64().expect("a norm"));
         let worst = expected.keys().map(worst_of).fold(0.0, f64::max);
-        let allowed = if self.tolerance.of_reference { 2.0 * worst } else { 0.0 }.max(self.tolerance.gradients);
+        let allowed = if self.tolerance.of_reference { 3.0 * worst } else { 0.0 }.max(self.tolerance.gradients);
         let mut errors = Vec::new();
         for (own, norm) in norms(module, &loss.backward()) {
             let name = reference_name(&own, names);
