@@ -665,6 +665,7 @@ BUILD = "2026-11-23-first-build.json"
 SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
 PROCESS = "2026-11-28-process-large-blocks.json"
+SQUARES = "2026-11-28-squares-of-four-pixels.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -757,6 +758,17 @@ def section_process():
             f"{document['about']}. The budgets have room for everything, by a few percent.", "",
             table(["network", "format", "budget", "process before, MB", "after, MB", "ratio", "images a second, ratio"], rows, 3), "",
             source(PROCESS, document), ""]
+
+
+def section_squares():
+    document = load(SQUARES)
+    rows = [[row["what"], f"`{row['model']}`", row["precision"], *(f"{median(row[side]):.2f}" for side in ("earlier", "today")), ratio(row),
+             *(f"{median(row['process'][side]) / 1e6:.0f}" for side in ("earlier", "today"))] for row in document["rows"]]
+    return ["## 3x3 convolutions of large maps", "",
+            f"Before and after they made 4x4 pixels of output at a time instead of 2x2 (commit {document['earlier'][:7]} and the one below; "
+            f"[why](decisions/own-operations-on-the-cpu.md)): {document['about']}.", "",
+            table(["what", "network", "format", "images a second before", "after", "ratio", "process before, MB", "after, MB"], rows, 3), "",
+            source(SQUARES, document), ""]
 
 
 def bench_rows(name, document):

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compares a training step of two commands, of an earlier version and of today's, in pairs: its speed, and the memory of the process.
+"""Compares two commands, of an earlier version and of today's, in pairs: the speed of a training step or of inference, and the memory of the
+process.
 
     scripts/compare-commands.py --earlier OLD/kindling --out benchmarks/DATE-steps-against-NAME.json
 
-With --budgets each network is measured in each of these memory budgets. Each pair is `kindling bench train` of one command and of the other, one right after the other, so that what else the machine does hits both;
-which is first changes from pair to pair. What counts is the ratio within a pair: its median, and its range. Needs nothing but Python
+With --budgets each network is measured in each of these memory budgets. Each pair is `kindling bench` of one command and of the other, one
+right after the other, so that what else the machine does hits both; which is first changes from pair to pair. What counts is the ratio within a pair: its median, and its range. Needs nothing but Python
 and the two commands.
 """
 
@@ -26,6 +27,7 @@ def main():
     parser.add_argument("--kindling", default=os.environ.get("KINDLING_BIN", "target/release/kindling"))
     parser.add_argument("--commit", help="of the later command, if that does not know it")
     parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--what", nargs="+", default=["train"], choices=["train", "infer"])
     parser.add_argument("--image-size", type=int, default=128)
     parser.add_argument("--batch-size", type=int, default=8)
     parser.add_argument("--precisions", nargs="+", default=["f32"])
@@ -36,8 +38,9 @@ def main():
     parser.add_argument("--note", default="")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     args = parser.parse_args()
-    rows = [{"model": model, "precision": precision, "memory_budget": budget, "earlier": [], "today": [], "process": {"earlier": [], "today": []}}
-            for model in args.models for precision in args.precisions for budget in args.budgets]
+    rows = [{"what": what, "model": model, "precision": precision, "memory_budget": budget, "earlier": [], "today": [],
+             "process": {"earlier": [], "today": []}}
+            for what in args.what for model in args.models for precision in args.precisions for budget in args.budgets]
     commits = {}
     for pair in range(args.pairs):
         for row in rows:
@@ -45,7 +48,7 @@ def main():
                      "--windows", str(args.windows), "--window-seconds", str(args.window_seconds), "--precision", row["precision"], "--isolate"]
             flags += ["--memory-budget", row["memory_budget"]] if row["memory_budget"] != "none" else []
             for side, command in pairs.in_turn([("earlier", args.earlier), ("today", args.kindling)], pair):
-                measured = pairs.train_row(command, flags)
+                measured = pairs.bench_row(command, row["what"], flags)
                 commits[side] = measured["environment"]["commit"]
                 row[side].append(round(measured["measured"]["images_per_second"]["median"], 3))
                 row["process"][side].append(measured["measured"]["memory"]["peak_process_bytes"])
@@ -55,8 +58,8 @@ def main():
         row["ratio"] = pairs.ratio(row["today"], row["earlier"])
         row["process_ratio"] = pairs.ratio(row["process"]["today"], row["process"]["earlier"])
     document = {
-        "what": "images a second of a training step, and bytes of the process at its peak, of an earlier version's command and of a later one's",
-        "about": f"AdamW, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "
+        "what": "images a second, and bytes of the process at its peak, of an earlier version's command and of a later one's",
+        "about": f"training with AdamW, or inference, {args.image_size}x{args.image_size}, batch {args.batch_size}: {args.pairs} pairs, one command right after the other, "
                  f"each the median of {args.windows} windows of {args.window_seconds:g} s",
         "command": "scripts/compare-commands.py",
         "date": datetime.date.today().isoformat(),
@@ -66,7 +69,7 @@ def main():
     }
     args.out.write_text(json.dumps(document, indent=1) + "\n")
     for row in rows:
-        print(row["model"], row["precision"], row["memory_budget"], row["ratio"], "process", row["process_ratio"])
+        print(row["what"], row["model"], row["precision"], row["memory_budget"], row["ratio"], "process", row["process_ratio"])
 
 
 if __name__ == "__main__":

@@ -40,8 +40,9 @@ def main():
                 flags = ["--models", row["model"], "--image-size", str(row["image_size"]), "--batch-size", str(args.batch_size),
                          "--ghost-batch-size", str(args.group), "--micro-batch", str(groups * args.group), "--windows", "3",
                          "--window-seconds", str(args.window_seconds)]
-                images, commit = pairs.train_speed(args.kindling, flags)
-                row[side].append(round(images, 3))
+                measured = pairs.bench_row(args.kindling, "train", flags)
+                commit = measured["environment"]["commit"]
+                row[side].append(round(measured["measured"]["images_per_second"]["median"], 3))
     for row in rows:
         row["ratio"] = pairs.ratio(row["at_once"], row["in_turn"])
         print(row["model"], row["image_size"], row["ratio"])

@@ -5,17 +5,11 @@ import statistics
 import subprocess
 
 
-def train_row(command, flags):
-    """The row of a command's training steps on the CPU."""
-    ran = subprocess.run([command, "bench", "train", "--device", "cpu", *flags, "--format", "json"], capture_output=True, text=True, check=True)
+def bench_row(command, what, flags):
+    """A command's row of training steps or of inference on the CPU, with the commit that it was built from, if it knows."""
+    ran = subprocess.run([command, "bench", what, "--device", "cpu", *flags, "--format", "json"], capture_output=True, text=True, check=True)
     [row] = json.loads(ran.stdout.splitlines()[-1])["rows"]
     return row
-
-
-def train_speed(command, flags):
-    """Images a second of training steps, the median of a command's windows, and the commit that it was built from, if it knows."""
-    row = train_row(command, flags)
-    return row["measured"]["images_per_second"]["median"], row["environment"]["commit"]
 
 
 def in_turn(both, pair):
