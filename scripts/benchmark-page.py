@@ -802,7 +802,7 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
