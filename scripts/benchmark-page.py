@@ -768,7 +768,7 @@ def section_squares():
             f"Before and after they made 4x4 pixels of output at a time instead of 2x2 (commit {document['earlier'][:7]} and the one below; "
             f"[why](decisions/own-operations-on-the-cpu.md)): {document['about']}.", "",
             table(["what", "network", "format", "images a second before", "after", "ratio", "process before, MB", "after, MB"], rows, 3), "",
-            source(SQUARES, document), ""]
+            source(SQUARES, document, f"{document['environment']['note']}."), ""]
 
 
 def bench_rows(name, document):

@@ -82,10 +82,10 @@ pub(crate) fn packed_size(shape: &Dense) -> usize {
 
 /// Elements that [`Filters::new`] allocates beside packed factors.
 pub(crate) fn size(shape: &Dense, halved: bool) -> usize {
-    if !winograd::serves(shape, halved) {
-        return 0;
+    match winograd::serves(shape, halved) {
+        true => winograd::size_of_filters(Form::of(shape), shape.output, shape.input),
+        false => 0,
     }
-    winograd::size_of_filters(Form::of(shape), shape.output, shape.input)
 }
 
 /// Elements that [`Filters::turned`] allocates beside packed factors for the convolution `of_gradient`.

@@ -15,7 +15,7 @@ pub(crate) struct Filters<T> {
     output: usize,
     input: usize,
     turned: bool,
-    pub(super) form: Form,
+    form: Form,
 }
 
 /// Elements of transformed filters.

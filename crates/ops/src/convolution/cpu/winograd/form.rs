@@ -99,28 +99,3 @@ impl Form {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `tests/operations.rs` has maps of either side of the limit.
-    #[test]
-    fn large_maps_are_computed_in_squares_of_four() {
-        let shape = |out: [usize; 2]| Dense {
-            batch: 1,
-            input: 16,
-            output: 20,
-            height: out[0],
-            width: out[1],
-            kernel: 3,
-            stride: 1,
-            dilation: 1,
-            before: [1; 2],
-            out,
-        };
-        let of = |out| Form::of(&shape(out));
-        assert_eq!([[28, 32], [17, 33], [70, 9]].map(of), [Form::Two; 3]);
-        assert_eq!([[29, 32], [32, 32], [31, 35], [130, 30]].map(of), [Form::Four; 4]);
-    }
-}

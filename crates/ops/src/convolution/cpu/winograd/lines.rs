@@ -12,7 +12,7 @@ use crate::cpu::values::{Source, Stored};
 pub(super) struct Lines<T> {
     values: Vec<T>,
     /// A line as it is in the plane.
-    pub(super) line: Vec<T>,
+    line: Vec<T>,
     /// Half of the columns of a line that is dealt to four parts.
     half: Vec<T>,
     /// Columns from one tile to the next.
@@ -84,14 +84,9 @@ fn deal_out<T: Real>(line: &[T], side: usize, parts: &mut [T], half: &mut Vec<T>
     let (even, odd) = half.split_at_mut(line.len() / 2);
     deal(line, even, odd);
     let pitch = first.len() / 2;
-    let ([zero, one], [two, three]) = (halves(first, pitch), halves(second, pitch));
+    let ((zero, one), (two, three)) = (first.split_at_mut(pitch), second.split_at_mut(pitch));
     deal(even, zero, two);
     deal(odd, one, three);
-}
-
-fn halves<T>(values: &mut [T], at: usize) -> [&mut [T]; 2] {
-    let (first, second) = values.split_at_mut(at);
-    [first, second]
 }
 
 /// Takes the elements of a line from `side` parts of the same size in turn. Those for which the line has no room are left out.

@@ -19,7 +19,7 @@ const OUTPUTS: usize = 64;
 #[derive(Clone, Copy)]
 pub(super) struct Places {
     shape: Dense,
-    form: Form,
+    pub(super) form: Form,
     /// Rows of places.
     down: usize,
     /// Places in a row.
@@ -36,7 +36,8 @@ pub(super) struct Block {
 }
 
 impl Places {
-    pub(super) fn of(shape: &Dense, form: Form) -> Self {
+    pub(super) fn of(shape: &Dense) -> Self {
+        let form = Form::of(shape);
         let [down, across] = shape.out.map(|size| size.div_ceil(form.side()).max(1));
         let fitting = (BLOCK / size_of::<f32>() / (form.values() * (shape.input + shape.output))).max(PLACES);
         let least = fitting.div_ceil(across);
