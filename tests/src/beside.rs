@@ -8,7 +8,9 @@ use image::{ImageBuffer, Luma};
 use serde_json::Value;
 
 use crate::reference::is_classifier;
-use crate::{Outcome, Stored, Tensors, checkpoints, kindling, losses, on_cuda, picture, read_tensors, write_tensors};
+use crate::{
+    Outcome, Stored, Tensors, checkpoints, events, kindling, losses, on_cuda, picture, read_tensors, write_tensors,
+};
 
 /// A network in a size and a format.
 #[derive(Clone, Copy, Debug)]
@@ -138,23 +140,25 @@ fn images(folder: &Path, moved: Option<Moved>) -> PathBuf {
 }
 
 /// Takes one training step on a device, and returns the run's folder. In half formats it is the first whose gradients are finite: those
-/// before are skipped, with the same four images and a lower loss scale each time.
+/// before are skipped, with a lower loss scale each time; with the same four images, and for a GAN with the same noise on both devices.
 fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
     let after = |steps: usize| {
         let run = run.join(steps.to_string());
         train(of, data, device, steps, &run);
-        (of.gan || !losses(&run).is_empty()).then_some(run)
+        let taken = if of.gan { "iteration" } else { "step" };
+        events(&run).iter().any(|event| event["event"] == taken).then_some(run)
     };
     (1..=MOST_STEPS).find_map(after).unwrap_or_else(|| panic!("{of:?}: no gradients of {MOST_STEPS} steps are finite"))
 }
 
-/// Takes so many training steps on a device, or makes one iteration of a GAN.
+/// Takes so many training steps on a device, or makes so many iterations of a GAN.
 fn train(of: Beside, data: &Path, device: &str, steps: usize, run: &Path) {
     let mut command = kindling();
     if of.gan {
         // The second network meets the first one after its step, and Adam's first step has only the gradient's signs, which
         // rounding decides where gradients are nearly nothing. So the step is one of nearly nothing.
-        command.args(["gan", "train", "--iterations", "1", "--compare", "0", "--features", "8", "--lr", "1e-12"]);
+        command.args(["gan", "train", "--iterations", &steps.to_string()]);
+        command.args(["--compare", "0", "--features", "8", "--lr", "1e-12"]);
     } else {
         // The momentum of the first step is the gradient.
         command.args(["train", "--max-steps", &steps.to_string(), "--optimizer", "sgd"]);

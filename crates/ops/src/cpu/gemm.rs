@@ -52,7 +52,7 @@ pub(crate) fn multiply<T: Real>(
 }
 
 /// Whether numbers are those of float32.
-fn is_single<T: Real>() -> bool {
+pub(super) fn is_single<T: Real>() -> bool {
     TypeId::of::<T>() == TypeId::of::<f32>()
 }
 

@@ -26,6 +26,7 @@ pub(crate) mod lanes;
 pub(crate) mod making;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // what only those kernels read
 mod matrix;
+pub(crate) mod panels;
 pub(crate) mod peak;
 pub(crate) mod real;
 #[cfg(target_arch = "x86_64")]

@@ -7,6 +7,7 @@ use burn::tensor::DType;
 use crate::convolution::cpu::depthwise::Geometry;
 use crate::cpu::factors::multiplies_as_stored;
 use crate::cpu::gemm_bf16::Left;
+use crate::cpu::panels;
 
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
 const LARGE: usize = 512 << 10;
@@ -19,7 +20,7 @@ const EXPANDED: usize = 256 << 10;
 const SEVERAL: usize = 16;
 /// The fewest rows of a band that is made low for the sake of more threads: lower ones would compute more rows twice than others gain.
 const FEWEST: usize = 4;
-/// The number of channels expanded at a time is a multiple of this, which the kernel of the matrix product takes.
+/// The number of channels of a block in bands is a multiple of this.
 const CHANNELS: usize = 8;
 
 /// The shapes of a block.
@@ -62,27 +63,35 @@ impl InvertedResidualShape {
     /// Bytes of the packed filters that all threads share.
     pub fn packed(&self, format: DType) -> usize {
         let ([input, ..], [channels, ..]) = (self.input, self.middle);
-        if !multiplies_as_stored(format) {
-            return 0;
+        let each = self.channels_at_once(format);
+        match How::of(format) {
+            How::Halves if self.expands() => {
+                channels.div_ceil(each) * Left::bytes(each, input) + Left::bytes(self.output, channels)
+            }
+            How::Halves => Left::bytes(self.output, channels),
+            How::Panels if self.expands() => panels::Filters::bytes(channels, input),
+            How::Panels | How::Plain => 0,
         }
-        let each = self.channels_at_once(self.band_pixels());
-        let of_expansion = if self.expands() { channels.div_ceil(each) * Left::bytes(each, input) } else { 0 };
-        of_expansion + Left::bytes(self.output, channels)
     }
 
     /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32.
     pub fn scratch(&self, format: DType) -> usize {
         let (each, read) = (self.band_rows(), self.band_pixels());
-        let expanded = if self.expands() { (self.channels_at_once(read) + 1) * read } else { 0 };
+        let expanded = if self.expands() { self.channels_at_once(format) * apart(read) + read } else { 0 };
+        let packed = match How::of(format) {
+            How::Panels if self.expands() => panels::Pixels::bytes(self.input[0], read) / size_of::<f32>(),
+            _ => 0,
+        };
         let [channels, _, columns] = self.middle;
-        let projected = if self.output == 0 { 0 } else { (channels + 1 + self.output) * each * columns };
+        let made = each * columns;
+        let projected = if self.output == 0 { 0 } else { channels * apart(made) + (1 + self.output) * made };
         // A channel of the input, or rows of one of the output.
         let converted = match (format, self.output) {
             (DType::BF16, 0) => each * columns,
             (DType::BF16, _) if !self.expands() => read,
             _ => 0,
         };
-        size_of::<f32>() * (expanded + projected + converted)
+        size_of::<f32>() * (expanded + packed + projected + converted)
     }
 
     fn expands(&self) -> bool {
@@ -108,12 +117,50 @@ impl InvertedResidualShape {
         width * ((self.band_rows() - 1) * self.stride + self.reach).min(height)
     }
 
-    /// Channels that are expanded at a time, for so many pixels of each.
-    fn channels_at_once(&self, pixels: usize) -> usize {
-        let most = EXPANDED / size_of::<f32>() / pixels.max(1);
-        (most - most % CHANNELS).max(CHANNELS).min(self.middle[0])
+    /// Channels of a map of a format that are expanded at a time.
+    fn channels_at_once(&self, format: DType) -> usize {
+        let (most, rows) = (EXPANDED / size_of::<f32>() / self.band_pixels().max(1), How::of(format).rows());
+        (most - most % rows).max(rows).min(self.middle[0])
     }
 }
+
+/// How filters are multiplied with the pixels of a band.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// Rounded to bf16, with pixels as they are stored.
+    Halves,
+    /// In panels that were packed before.
+    Panels,
+    /// As all other products.
+    Plain,
+}
+
+impl How {
+    fn of(format: DType) -> Self {
+        match format {
+            _ if multiplies_as_stored(format) => Self::Halves,
+            DType::F32 if panels::serve::<f32>() => Self::Panels,
+            _ => Self::Plain,
+        }
+    }
+
+    /// Channels that are expanded at a time are a multiple of so many: of the rows that the kernels of the products have.
+    fn rows(self) -> usize {
+        match self {
+            Self::Panels => 2 * panels::ROWS,
+            Self::Halves | Self::Plain => 8,
+        }
+    }
+}
+
+/// How far apart rows of so many numbers begin that are read across: an odd number of lines of the cache. Rows of powers of two, as those of
+/// bands would be, compete for the same few lines.
+pub(crate) fn apart(numbers: usize) -> usize {
+    numbers.div_ceil(LINE) * LINE | LINE
+}
+
+/// Numbers of float32 in a line of the cache.
+const LINE: usize = 16;
 
 /// A block that is computed in bands.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +171,8 @@ pub(crate) struct Shape {
     pub(crate) depthwise: Geometry,
     /// Channels after the projection; 0 if there is none.
     pub(crate) output: usize,
+    /// That of the maps.
+    pub(crate) format: DType,
 }
 
 /// What a band reads: rows of the input, and the depthwise convolution of these rows.
@@ -147,6 +196,26 @@ impl Shape {
         }
     }
 
+    /// Channels that a band expands at a time.
+    pub(crate) fn channels_at_once(&self) -> usize {
+        self.described().channels_at_once(self.format)
+    }
+
+    /// Channels of a band without a projection on so many threads. Pixels that are packed serve all of its channels, so that these are
+    /// several times as many as are expanded at a time, if there are enough bands all the same.
+    pub(crate) fn channels_of_band(&self, threads: usize) -> usize {
+        let Geometry { batch, channels, out: [height, _], .. } = self.depthwise;
+        let (each, rows) = (self.channels_at_once(), height.div_ceil(self.band_rows(threads).max(1)));
+        let enough = |channels_of_band: &usize| batch * rows * channels.div_ceil(*channels_of_band) >= 4 * threads;
+        let several = [4 * each, 2 * each].into_iter().filter(|_| self.expands_in_panels());
+        several.map(|some| some.min(channels)).find(enough).unwrap_or(each)
+    }
+
+    /// Whether filters of the expansion and pixels of a band are multiplied in panels.
+    pub(crate) fn expands_in_panels(&self) -> bool {
+        How::of(self.format) == How::Panels
+    }
+
     /// Output rows of a band on so many threads. Where a projection has samples that cannot be shared out evenly, their bands can be, if
     /// that makes none too low and changes no order of sums. Without a projection there are many bands, because channels are divided as
     /// well.
@@ -160,12 +229,6 @@ impl Shape {
         let share = (1..=threads).find(shared).unwrap_or(1);
         let bands = height.div_ceil(rows).max(1).next_multiple_of(share);
         height.div_ceil(bands).max(FEWEST.min(rows))
-    }
-
-    /// Channels that a band expands at a time.
-    pub(crate) fn channels_at_once(&self) -> usize {
-        let shape = self.described();
-        shape.channels_at_once(shape.band_pixels())
     }
 
     /// What a band of these output rows reads.

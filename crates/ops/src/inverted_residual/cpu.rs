@@ -5,13 +5,14 @@
 //! into a buffer of all channels of the band, and the projection is one matrix product.
 
 use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use burn::backend::Flex;
 use burn::tensor::DType;
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::bands::{Read, Shape};
+use super::bands::{Read, Shape, apart};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::activation::Activation;
 use crate::convolution::Places;
@@ -20,6 +21,7 @@ use crate::cpu::factors::{self, Part, packed};
 use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::making::{self, Making};
+use crate::cpu::panels;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
@@ -69,7 +71,8 @@ impl InvertedResiduals for Flex {
 impl Shape {
     fn of(x: &FlexTensor, filters: &FlexTensor, places: Places, output: usize) -> Self {
         let ([batch, input, height, width], [channels, ..]) = (dims(x), dims(filters));
-        Self { input, depthwise: Geometry::of([batch, channels, height, width], filters, places), output }
+        let depthwise = Geometry::of([batch, channels, height, width], filters, places);
+        Self { input, depthwise, output, format: x.dtype() }
     }
 
     /// Reserves memory for the output and for what the threads hold.
@@ -137,17 +140,28 @@ impl<'a, T: Stored> Filters<'a, T> {
     }
 }
 
+/// The filters of an expansion.
+enum Expanding<'a, T> {
+    Plain(Filters<'a, T>),
+    /// For pixels in panels.
+    Panels(panels::Filters),
+}
+
 /// What is before the depthwise convolution.
 struct Expansion<'a, T> {
-    filters: Filters<'a, T>,
+    filters: Expanding<'a, T>,
     then: Normed<T>,
 }
 
 impl<'a, T: Stored> Expansion<'a, T> {
     /// With filters `[channels, input]`.
     fn new(filters: &'a [T], then: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
-        let each = shape.channels_at_once();
-        Self { filters: Filters::new(filters, shape.input, each, x.multiplies_halves()), then }
+        let filters = if shape.expands_in_panels() {
+            Expanding::Panels(panels::Filters::new(Matrix::of(filters, shape.depthwise.channels, shape.input)))
+        } else {
+            Expanding::Plain(Filters::new(filters, shape.input, shape.channels_at_once(), x.multiplies_halves()))
+        };
+        Self { filters, then }
     }
 }
 
@@ -184,9 +198,30 @@ struct Band<'a, T> {
     planes: Vec<making::Part<'a, T>>,
 }
 
-/// Buffers that a thread reuses for all its bands.
+/// Buffers that are reused for other bands: one for each thread at most, because a band is computed by one thread.
+struct Idle<T>(Mutex<Vec<Scratch<T>>>);
+
+impl<T> Default for Idle<T> {
+    fn default() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+}
+
+impl<T: Real> Idle<T> {
+    fn take(&self) -> Scratch<T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, scratch: Scratch<T>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+    }
+}
+
+/// What a thread needs for a band.
 #[derive(Default)]
 struct Scratch<T> {
+    /// The pixels that are expanded, where they are multiplied in panels.
+    packed: panels::Pixels,
     /// Some channels of the expanded map.
     expanded: Vec<T>,
     /// One of them, normalised; or a channel of the input.
@@ -203,11 +238,14 @@ impl<T: Stored> Kernel<'_, T> {
     fn forward(&self) -> Elements<T> {
         let Geometry { batch, .. } = self.shape.depthwise;
         let mut y = Making::like(self.x, batch * self.shape.made() * self.shape.depthwise.out_plane());
-        bands(&self.shape, &mut y).into_par_iter().for_each_init(Scratch::default, |scratch, band| {
+        let idle = Idle::default();
+        bands(&self.shape, &mut y).into_par_iter().for_each(|band| {
+            let mut scratch = idle.take();
             match &self.project {
-                Some(project) => self.projected(project, band, scratch),
-                None => self.convolved(band, scratch),
+                Some(project) => self.projected(project, band, &mut scratch),
+                None => self.convolved(band, &mut scratch),
             }
+            idle.give_back(scratch);
         });
         y.made()
     }
@@ -234,15 +272,16 @@ impl<T: Stored> Kernel<'_, T> {
         let read = self.shape.read(&band.rows);
         let (channels, pixels) = (band.channels.len(), read.depthwise.out_plane());
         let (mut middle, mut product) = (std::mem::take(&mut scratch.middle), std::mem::take(&mut scratch.product));
-        middle.resize(channels * pixels, T::of(0.0));
+        let stride = apart(pixels);
+        middle.resize(channels * stride, T::of(0.0));
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             convolved.resize(pixels, T::of(0.0));
             read.depthwise.forward(channel, x, self.filters, convolved, buffer);
             self.store(convolved);
-            project.before.apply(channel, convolved, &mut middle[channel * pixels..][..pixels]);
+            project.before.apply(channel, convolved, &mut middle[channel * stride..][..pixels]);
         });
         product.resize(self.shape.output * pixels, T::of(0.0));
-        let columns = Part::Wide(Matrix::of(&middle, channels, pixels));
+        let columns = Part::Wide(Matrix::of_rows(&middle, channels, pixels, stride));
         let filters = project.filters.part(0..self.shape.output);
         filters.multiply(&mut product, pixels, Mode::Replace, columns, Threads::One);
         for (plane, product) in band.planes.into_iter().zip(product.chunks_exact(pixels)) {
@@ -263,7 +302,7 @@ impl<T: Stored> Kernel<'_, T> {
     ) {
         let (input, plane, pixels) = (self.shape.input, self.shape.depthwise.in_plane(), read.depthwise.in_plane());
         let x = self.x.chunk(sample, input * plane);
-        let Scratch { expanded, read: normalised, convolved, .. } = scratch;
+        let Scratch { packed, expanded, read: normalised, convolved, .. } = scratch;
         // The zeros around a plane are at other places in every band.
         let mut buffer = depthwise::Scratch::default();
         let Some(expand) = &self.expand else {
@@ -272,18 +311,26 @@ impl<T: Stored> Kernel<'_, T> {
                 work(channel, x.part(first..first + pixels).read(normalised, Threads::One), &mut buffer, convolved);
             });
         };
-        let at_once = self.shape.channels_at_once().min(channels.len());
-        expanded.resize(at_once * pixels, T::of(0.0));
+        let (at_once, stride) = (self.shape.channels_at_once().min(channels.len()), apart(pixels));
+        expanded.resize(at_once * stride, T::of(0.0));
         normalised.resize(pixels, T::of(0.0));
         // No map with bands is widened before it is multiplied.
         let mut wide = Vec::new();
         let rows = x.factor(plane, read.first..read.first + pixels, &mut wide, Threads::One);
+        if let (Expanding::Panels(_), Part::Wide(rows)) = (&expand.filters, rows) {
+            packed.pack(rows);
+        }
         for first in channels.clone().step_by(at_once) {
             let some = first..(first + at_once).min(channels.end);
-            expand.filters.part(some.clone()).multiply(expanded, pixels, Mode::Replace, rows, Threads::One);
-            self.store(&mut expanded[..some.len() * pixels]);
+            match &expand.filters {
+                Expanding::Panels(filters) => panels::multiply(expanded, stride, (filters, some.clone()), packed),
+                Expanding::Plain(filters) => {
+                    filters.part(some.clone()).multiply(expanded, stride, Mode::Replace, rows, Threads::One);
+                }
+            }
+            self.store(&mut expanded[..some.len() * stride]);
             for (index, channel) in some.enumerate() {
-                expand.then.apply(channel, &expanded[index * pixels..][..pixels], normalised);
+                expand.then.apply(channel, &expanded[index * stride..][..pixels], normalised);
                 work(channel, normalised, &mut buffer, convolved);
             }
         }
@@ -295,15 +342,13 @@ fn write<T: Stored>(part: making::Part<'_, T>, buffer: &mut Vec<T>, work: impl F
     part.begin(Threads::One).write(buffer, Before::Anything, Threads::One, work);
 }
 
-/// Divides an output into bands, sample by sample. Bands of the middle are of as many channels as are expanded at a time, those of a
-/// projection come from all channels.
+/// Divides an output into bands, sample by sample. Those of a projection come from all channels, bands of the middle from some
+/// ([`Shape::channels_of_band`]).
 fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>) -> Vec<Band<'a, T>> {
     let Geometry { channels, out: [height, width], .. } = shape.depthwise;
-    let each = shape.band_rows(rayon::current_num_threads());
-    let (from, planes) = match shape.output {
-        0 => (shape.channels_at_once(), shape.channels_at_once()),
-        output => (channels, output),
-    };
+    let threads = rayon::current_num_threads();
+    let (each, of_band) = (shape.band_rows(threads), shape.channels_of_band(threads));
+    let (from, planes) = if shape.output == 0 { (of_band, of_band) } else { (channels, shape.output) };
     let mut all = Vec::new();
     for (sample, y) in y.parts((shape.made() * height * width).max(1)).into_iter().enumerate() {
         let first = all.len();
