@@ -8,7 +8,7 @@ use gemm::Parallelism;
 use super::gemm_bf16;
 #[cfg(target_arch = "x86_64")]
 use super::inner_product;
-pub(crate) use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
+pub(crate) use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads, apart};
 use super::real::Real;
 
 /// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the

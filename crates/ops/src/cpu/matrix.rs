@@ -29,6 +29,14 @@ impl<'a, T> Matrix<'a, T> {
     }
 }
 
+/// How far apart rows of so many numbers should begin if columns are read as well: an odd number of lines of the cache. Rows of powers of two
+/// would compete for the same few lines.
+pub(crate) fn apart(numbers: usize) -> usize {
+    /// Numbers of float32 in a line.
+    const LINE: usize = 16;
+    numbers.next_multiple_of(LINE) | LINE
+}
+
 /// A matrix whose rows lie anywhere in a slice, and may share numbers: `count` stretches of `length` numbers, `step` apart, the first of
 /// row `row` at place `starts[row]`.
 #[derive(Clone, Copy)]

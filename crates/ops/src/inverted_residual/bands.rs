@@ -6,6 +6,7 @@ use burn::tensor::DType;
 
 use crate::convolution::cpu::depthwise::Geometry;
 use crate::cpu::factors::multiplies_as_stored;
+use crate::cpu::gemm::apart;
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::panels;
 
@@ -152,15 +153,6 @@ impl How {
         }
     }
 }
-
-/// How far apart rows of so many numbers begin that are read across: an odd number of lines of the cache. Rows of powers of two, as those of
-/// bands would be, compete for the same few lines.
-pub(crate) fn apart(numbers: usize) -> usize {
-    numbers.div_ceil(LINE) * LINE | LINE
-}
-
-/// Numbers of float32 in a line of the cache.
-const LINE: usize = 16;
 
 /// A block that is computed in bands.
 #[derive(Clone, Copy, Debug)]

@@ -12,13 +12,13 @@ use burn::tensor::DType;
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::bands::{Read, Shape, apart};
+use super::bands::{Read, Shape};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::activation::Activation;
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry};
 use crate::cpu::factors::{self, Part, packed};
-use crate::cpu::gemm::{Matrix, Mode, Threads};
+use crate::cpu::gemm::{Matrix, Mode, Threads, apart};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;

@@ -9,6 +9,7 @@ use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd;
 use crate::cpu::factors::multiplies_as_stored;
+use crate::cpu::gemm::apart;
 use crate::cpu::gemm_bf16::{self, Left};
 
 /// A dense convolution on the CPU. Of maps of a half format it widens pieces to float32. Where the processor multiplies numbers of bf16,
@@ -181,7 +182,7 @@ impl Way {
     fn read(&self, shape: &Dense, pixels: usize) -> usize {
         match (shape.pointwise(), self.strips(shape)) {
             (true, _) if self.halved => (shape.input * pixels).div_ceil(2),
-            (true, _) => shape.input * pixels,
+            (true, _) => shape.input * apart(pixels),
             (false, Some(_)) => 0,
             (false, None) => shape.in_sample(),
         }

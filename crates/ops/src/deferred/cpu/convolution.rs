@@ -21,7 +21,7 @@ use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
-use crate::cpu::gemm::{Matrix, Mode, Threads};
+use crate::cpu::gemm::{Matrix, Mode, Threads, apart};
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
@@ -94,7 +94,7 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
         }
         let (mut read, mut made) = (Piece::default(), Vec::new());
         let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
-            let read = read.wide(reading, sample, 0..reading.plane(), threads);
+            let read = read.whole(reading, sample, threads);
             return shape.forward(Source::Same(read), &prepared, y);
         };
         let multiplied = |pixels: Range<usize>| {
@@ -139,7 +139,7 @@ fn dense_backward<T: Stored>(
         let Some(filters) = to_input.factor().filter(|_| shape.pointwise()) else {
             let normalised = OfSample { reading, first: sample * shape.input };
             if !(dy.multiplies_halves() && shape.backward_weight_in_strips(&normalised, dy, dw)) {
-                shape.backward_weight(Source::Same(read.wide(reading, sample, 0..reading.plane(), threads)), dy, dw);
+                shape.backward_weight(Source::Same(read.whole(reading, sample, threads)), dy, dw);
             }
             if !to_input.in_strips(dy, &mut dx) {
                 to_input.of_sample(dy, dx.again());
@@ -186,17 +186,17 @@ impl<T> Default for Piece<T> {
 }
 
 impl<T: Stored> Piece<T> {
-    /// Normalises a range of pixels.
-    fn wide(&mut self, reading: &Reading<'_, T>, sample: usize, pixels: Range<usize>, threads: Threads) -> &[T] {
-        let (start, count) = (pixels.start, pixels.len());
-        self.wide.resize(reading.norm.channels * count, T::of(0.0));
-        each_channel(&mut self.wide, count, threads, |channel, out| {
-            reading.fill(sample * reading.norm.channels + channel, start, out);
+    /// Normalises all pixels.
+    fn whole(&mut self, reading: &Reading<'_, T>, sample: usize, threads: Threads) -> &[T] {
+        let (channels, plane) = (reading.norm.channels, reading.plane());
+        self.wide.resize(channels * plane, T::of(0.0));
+        each_channel(&mut self.wide, plane, threads, |channel, out| {
+            reading.fill(sample * channels + channel, 0, out);
         });
         &self.wide
     }
 
-    /// The same as a factor: rounded to bf16 if products of the map have such factors.
+    /// Normalises a range of pixels, as a factor: rounded to bf16 if products of the map have such factors.
     fn factor(
         &mut self,
         reading: &Reading<'_, T>,
@@ -206,7 +206,12 @@ impl<T: Stored> Piece<T> {
     ) -> Part<'_, T> {
         let (channels, count) = (reading.norm.channels, pixels.len());
         if !reading.x.multiplies_halves() {
-            return Part::Wide(Matrix::of(self.wide(reading, sample, pixels, threads), channels, count));
+            let stride = apart(count);
+            self.wide.resize(channels * stride, T::of(0.0));
+            each_channel(&mut self.wide, stride, threads, |channel, out| {
+                reading.fill(sample * channels + channel, pixels.start, &mut out[..count]);
+            });
+            return Part::Wide(Matrix::of_rows(&self.wide, channels, count, stride));
         }
         self.halves.resize(channels * count, 0);
         each_channel(&mut self.halves, count, threads, |channel, out| {
