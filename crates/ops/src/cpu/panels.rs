@@ -95,7 +95,9 @@ impl Pixels {
         let Matrix { values, shape: [inner, columns], strides: [down, right] } = as_singles(pixels);
         assert_eq!(right, 1, "the pixels of a row follow each other");
         (self.inner, self.columns) = (inner, columns);
-        self.panels.resize(columns.div_ceil(COLUMNS) * inner, Line([0.0; COLUMNS]));
+        let lines = columns.div_ceil(COLUMNS) * inner;
+        self.panels.reserve_exact(lines.saturating_sub(self.panels.len()));
+        self.panels.resize(lines, Line([0.0; COLUMNS]));
         for place in 0..inner {
             let (whole, rest) = values[place * down..][..columns].as_chunks::<COLUMNS>();
             let mut lines = self.panels[place..].iter_mut().step_by(inner);

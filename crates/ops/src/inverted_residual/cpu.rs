@@ -5,7 +5,6 @@
 //! into a buffer of all channels of the band, and the projection is one matrix product.
 
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 use burn::backend::Flex;
 use burn::tensor::DType;
@@ -198,26 +197,7 @@ struct Band<'a, T> {
     planes: Vec<making::Part<'a, T>>,
 }
 
-/// Buffers that are reused for other bands: one for each thread at most, because a band is computed by one thread.
-struct Idle<T>(Mutex<Vec<Scratch<T>>>);
-
-impl<T> Default for Idle<T> {
-    fn default() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-}
-
-impl<T: Real> Idle<T> {
-    fn take(&self) -> Scratch<T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    fn give_back(&self, scratch: Scratch<T>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
-    }
-}
-
-/// What a thread needs for a band.
+/// Buffers that a thread reuses for bands that follow each other.
 #[derive(Default)]
 struct Scratch<T> {
     /// The pixels that are expanded, where they are multiplied in panels.
@@ -238,14 +218,14 @@ impl<T: Stored> Kernel<'_, T> {
     fn forward(&self) -> Elements<T> {
         let Geometry { batch, .. } = self.shape.depthwise;
         let mut y = Making::like(self.x, batch * self.shape.made() * self.shape.depthwise.out_plane());
-        let idle = Idle::default();
-        bands(&self.shape, &mut y).into_par_iter().for_each(|band| {
-            let mut scratch = idle.take();
+        let bands = bands(&self.shape, &mut y);
+        // Buffers are filled with zeros when they are made, so they are to serve several bands.
+        let several = bands.len().div_ceil(4 * rayon::current_num_threads());
+        bands.into_par_iter().with_min_len(several).for_each_init(Scratch::default, |scratch, band| {
             match &self.project {
-                Some(project) => self.projected(project, band, &mut scratch),
-                None => self.convolved(band, &mut scratch),
+                Some(project) => self.projected(project, band, scratch),
+                None => self.convolved(band, scratch),
             }
-            idle.give_back(scratch);
         });
         y.made()
     }
