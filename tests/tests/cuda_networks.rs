@@ -25,7 +25,7 @@ struct Limits {
 /// Both devices round the same sums in another order. A rounding of float32 is 6e-8 of a value; some fifty layers make some
 /// ten times that of it in the maps (1e-6 was seen) and, there and back, in the gradients (6e-6 was seen). Half formats round by
 /// 5e-4 and 4e-3 of a value at every map. Tensor cores (8.0 and later) round the factors of float32 products to ten bits, as
-/// float16 does. Where activations have a kink see [`apart_by_rounding`].
+/// float16 does. Where activations have a kink see [`sensitivity_to_rounding`].
 fn limits(precision: &str, capability: &str) -> Limits {
     match (precision, capability) {
         ("f32", "6.1") => Limits { maps: 1e-5, loss: 1e-5, weights: 1e-4, gradients: 1e-4 },
@@ -104,7 +104,7 @@ fn step(of: Beside<'_>) -> Test {
         println!("{told}: {found}");
         let limits = limits(precision, capability);
         let outside = found.loss >= limits.loss || found.gradients >= limits.gradients;
-        let moved = outside.then(|| apart_by_rounding(of, folder.path()));
+        let moved = outside.then(|| sensitivity_to_rounding(of, folder.path()));
         if let Some(moved) = moved {
             println!("{told}: {moved} when pixels move by a rounding");
         }
@@ -122,7 +122,7 @@ fn step(of: Beside<'_>) -> Test {
 }
 
 /// See the module.
-fn record_step(of: Beside, found: &StepDistances, moved: Option<Apart>) {
+fn record_step(of: Beside, found: &StepDistances, moved: Option<Sensitivity>) {
     let Beside { model, size, precision, recompute, capability, .. } = of;
     record(&json!({
         "model": model, "image_size": size, "precision": precision, "recompute": recompute, "capability": capability,
@@ -137,12 +137,12 @@ const KINKS: f64 = 3.0;
 
 /// The furthest that the CPU's losses and gradients of a network are apart, as a share, when little but rounding differs.
 #[derive(Clone, Copy, Default)]
-struct Apart {
+struct Sensitivity {
     loss: f64,
     gradients: f64,
 }
 
-impl fmt::Display for Apart {
+impl fmt::Display for Sensitivity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "the CPU's own loss is {:.1e} apart and its gradients {:.1e}", self.loss, self.gradients)
     }
@@ -153,15 +153,15 @@ impl fmt::Display for Apart {
 /// Networks of smooth activations are 1e-5 apart then, those of ReLU6 1e-2 and more. A loss moves with the logits, and those of
 /// networks whose last layers normalise few numbers by more than a few roundings. Half formats round every map, so that there the CPU
 /// rounds its own too: a pixel that moves makes all of them anew.
-fn apart_by_rounding(of: Beside, folder: &Path) -> Apart {
+fn sensitivity_to_rounding(of: Beside, folder: &Path) -> Sensitivity {
     let moves: [(usize, u16); 3] = match (of.precision, of.capability) {
         ("f32", "6.1") => [(1000, 1), (1100, 2), (1200, 3)],
         ("bf16", _) => [(1, 128), (1, 129), (1, 130)],
         _ => [(1, 16), (1, 17), (1, 18)],
     };
-    moves.into_iter().enumerate().fold(Apart::default(), |apart, (number, (every, by))| {
+    moves.into_iter().enumerate().fold(Sensitivity::default(), |most, (number, (every, by))| {
         let folder = folder.join(format!("moved-{number}"));
         let StepDistances { loss, gradients, .. } = step_beside_moved(of, Moved { every, by }, &folder);
-        Apart { loss: apart.loss.max(loss), gradients: apart.gradients.max(gradients) }
+        Sensitivity { loss: most.loss.max(loss), gradients: most.gradients.max(gradients) }
     })
 }
