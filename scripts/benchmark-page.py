@@ -667,6 +667,7 @@ SCORES = "2026-11-26-score-speed.json"
 VERSIONS = "2026-11-26-steps-against-9716220.json"
 PROCESS = "2026-11-28-process-large-blocks.json"
 SQUARES = "2026-11-28-squares-of-four-pixels.json"
+PANELS = "2026-11-28-packed-bands-avx2.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -765,6 +766,12 @@ def section_squares():
     return pairs_of_commands(SQUARES, "3x3 convolutions of large maps", "they made 4x4 pixels of output at a time instead of 2x2", "own-operations-on-the-cpu")
 
 
+def section_packed_bands():
+    return pairs_of_commands(PANELS, "Inverted residuals without AVX-512",
+                             "the filters and pixels of a band were packed once, and rows of what is multiplied lay an odd number of cache lines apart",
+                             "inference-computes-inverted-residuals-in-bands")
+
+
 def pairs_of_commands(name, title, change, decision):
     """What `scripts/compare-commands.py` found before and after a change."""
     document = load(name)
@@ -808,7 +815,8 @@ def page():
              f"noise; compare what was measured side by side. {on_gpus()} "
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
-                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares, section_versions,
+                    section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares,
+                    section_packed_bands, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
