@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::reference::is_classifier;
 use crate::{
-    Outcome, Stored, Tensors, checkpoints, events, kindling, losses, on_cuda, picture, read_tensors, write_tensors,
+    Outcome, Stored, Tensors, checkpoints, iterations, kindling, losses, on_cuda, picture, read_tensors, write_tensors,
 };
 
 /// A network in a size and a format.
@@ -145,8 +145,8 @@ fn step(of: Beside, data: &Path, device: &str, run: &Path) -> PathBuf {
     let after = |steps: usize| {
         let run = run.join(steps.to_string());
         train(of, data, device, steps, &run);
-        let taken = if of.gan { "iteration" } else { "step" };
-        events(&run).iter().any(|event| event["event"] == taken).then_some(run)
+        let taken = if of.gan { iterations(&run).len() } else { losses(&run).len() };
+        (taken > 0).then_some(run)
     };
     (1..=MOST_STEPS).find_map(after).unwrap_or_else(|| panic!("{of:?}: no gradients of {MOST_STEPS} steps are finite"))
 }

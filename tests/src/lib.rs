@@ -52,8 +52,8 @@ pub use random::{Rng, rng};
 pub use record::record;
 pub use reference::{is_classifier, reference_pages};
 pub use run::{
-    Started, checkpoints, columns, copy_folder, events, files_differ, json_of, losses, newest_step, step_numbers,
-    steps, toml_value,
+    Started, checkpoints, columns, copy_folder, events, files_differ, iterations, json_of, losses, newest_step,
+    step_numbers, steps, toml_value,
 };
 pub use same::{
     Apart, GRADIENTS, ONE_STEP, STILL, assert_near, assert_same_bits, gradients_apart, resume, same_bits, same_scores,

@@ -52,6 +52,14 @@ pub fn losses(run: &Path) -> Vec<f64> {
     step_numbers(run, "loss")
 }
 
+/// The events of the iterations of a GAN's run that were not left out, in order.
+///
+/// # Panics
+/// See [`events`].
+pub fn iterations(run: &Path) -> Vec<Value> {
+    events(run).into_iter().filter(|event| event["event"] == "iteration").collect()
+}
+
 /// A number of each of a run's steps, in order.
 ///
 /// # Panics

@@ -6,8 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use kindling_tests::{Outcome, copy_folder, events, kindling, losses, picture, resume, steps};
-use serde_json::Value;
+use kindling_tests::{Outcome, copy_folder, iterations, kindling, losses, picture, resume, steps};
 use tempfile::{TempDir, tempdir};
 
 /// The loss of the earlier version's own next step: of the third of the classifier, and of the generator in the second iteration.
@@ -55,7 +54,7 @@ fn a_classifier_of_an_earlier_version_is_resumed_scored_and_predicts() {
 fn a_gan_of_an_earlier_version_is_resumed_and_sampled() {
     let (folder, run) = earlier("gan");
     Outcome::of(&mut command("gan train --quiet --resume", &run)).succeeded();
-    let iterations: Vec<Value> = events(&run).into_iter().filter(|event| event["event"] == "iteration").collect();
+    let iterations = iterations(&run);
     assert_eq!(iterations.iter().map(|event| event["step"].clone()).collect::<Vec<_>>(), [1, 2]);
     let loss = iterations[1]["generator_loss"].as_f64().unwrap();
     assert!((loss - NEXT_GENERATOR_LOSS).abs() < CLOSE, "{loss} instead of {NEXT_GENERATOR_LOSS}");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use kindling_tests::{
-    CLASSES, Flags, Outcome, Started, assert_same_bits, checkpoints, events, json_of, kindling, picture,
+    CLASSES, Flags, Outcome, Started, assert_same_bits, checkpoints, events, iterations, json_of, kindling, picture,
     picture_folder, read_tensors, train,
 };
 use serde_json::Value;
@@ -66,10 +66,6 @@ impl Place {
         assert!(!run.exists(), "a run that was refused left a folder; {sentence}");
         sentence
     }
-}
-
-fn iterations(run: &Path) -> Vec<Value> {
-    events(run).into_iter().filter(|event| event["event"] == "iteration").collect()
 }
 
 /// Fails unless two runs went through the same iterations and ended with the same bits, and left the files that they should.

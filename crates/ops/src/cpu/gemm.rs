@@ -140,13 +140,8 @@ fn product<T: Real>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::random::random;
     use super::*;
-    use rand::RngExt;
-
-    fn random(seed: u64, count: usize) -> Vec<f32> {
-        let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
-        (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
-    }
 
     /// Shapes around the sides of the kernels' tiles, with either factor transposed, gaps between rows, and both modes.
     #[test]

@@ -28,6 +28,8 @@ pub(crate) mod making;
 mod matrix;
 pub(crate) mod panels;
 pub(crate) mod peak;
+#[cfg(test)]
+mod random;
 pub(crate) mod real;
 #[cfg(target_arch = "x86_64")]
 mod tiles;

@@ -33,11 +33,19 @@ struct Line([f32; COLUMNS]);
 
 /// Whether products of numbers of this type are computed here on this processor.
 pub(crate) fn serve<T: Real>() -> bool {
-    #[cfg(target_arch = "x86_64")]
-    let processor = pulp::x86::V3::try_new().is_some() && !is_x86_feature_detected!("avx512f");
-    #[cfg(not(target_arch = "x86_64"))]
-    let processor = false;
-    processor && is_single::<T>()
+    is_single::<T>() && instructions().is_some()
+}
+
+/// The instructions that tiles are computed with, on a processor that is served.
+#[cfg(target_arch = "x86_64")]
+fn instructions() -> Option<pulp::x86::V3> {
+    pulp::x86::V3::try_new().filter(|_| !is_x86_feature_detected!("avx512f"))
+}
+
+/// Other processors have none.
+#[cfg(not(target_arch = "x86_64"))]
+fn instructions() -> Option<pulp::Scalar> {
+    None
 }
 
 /// Filters as a left factor: panels of [`ROWS`] rows, the last one with zeros.
@@ -132,11 +140,8 @@ pub(crate) fn multiply<T: Real>(
     if product.rows == 0 || product.pixels.columns == 0 {
         return;
     }
-    assert!(serve::<T>(), "the processor is served");
-    #[cfg(target_arch = "x86_64")]
-    if let Some(simd) = pulp::x86::V3::try_new() {
-        Simd::vectorize(simd, product);
-    }
+    let Some(simd) = instructions() else { panic!("products in panels are asked for where the processor is served") };
+    Simd::vectorize(simd, product);
 }
 
 struct Product<'a> {
@@ -211,13 +216,8 @@ fn put_part<S: Simd>(sums: Tile<S>, target: &mut [f32], stride: usize, [rows, co
 #[cfg(test)]
 mod tests {
     use super::super::gemm::{Mode, Threads, multiply as by_gemm};
+    use super::super::random::random;
     use super::*;
-    use rand::RngExt;
-
-    fn random(seed: u64, count: usize) -> Vec<f32> {
-        let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
-        (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
-    }
 
     /// Sides around those of tiles, some of the filters at a time, gaps between rows, and pixels packed where others were.
     #[test]

@@ -65,14 +65,12 @@ impl InvertedResidualShape {
     pub fn packed(&self, format: DType) -> usize {
         let ([input, ..], [channels, ..]) = (self.input, self.middle);
         let each = self.channels_at_once(format);
-        match How::of(format) {
-            How::Halves if self.expands() => {
-                channels.div_ceil(each) * Left::bytes(each, input) + Left::bytes(self.output, channels)
-            }
-            How::Halves => Left::bytes(self.output, channels),
-            How::Panels if self.expands() => panels::Filters::bytes(channels, input),
-            How::Panels | How::Plain => 0,
-        }
+        let (of_expansion, of_projection) = match How::of(format) {
+            How::Halves => (channels.div_ceil(each) * Left::bytes(each, input), Left::bytes(self.output, channels)),
+            How::Panels => (panels::Filters::bytes(channels, input), 0),
+            How::Plain => (0, 0),
+        };
+        of_projection + if self.expands() { of_expansion } else { 0 }
     }
 
     /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32.
@@ -149,7 +147,7 @@ impl How {
     fn rows(self) -> usize {
         match self {
             Self::Panels => 2 * panels::ROWS,
-            Self::Halves | Self::Plain => 8,
+            Self::Halves | Self::Plain => CHANNELS,
         }
     }
 }

@@ -2,19 +2,14 @@
 //! nothing to compare, and each test ends at once.
 
 use half::bf16;
-use rand::RngExt;
 
 use super::super::bits::Bits;
 use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
+use super::super::random::random;
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{Factor, INNER, LONG, Left, Taps, Turned, are_contiguous, available, multiply, outer, packing_bytes};
-
-fn random(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
-    (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
-}
 
 /// A number of a factor as the kernels see it.
 trait Seen: Factor {

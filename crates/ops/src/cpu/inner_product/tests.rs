@@ -1,16 +1,10 @@
 //! The kernels against sums in float64, and the order of the sum against scalar code. On processors without the instructions there is
 //! nothing to compare, and these tests end at once.
 
-use rand::RngExt;
-
 use super::super::matrix::{Matrix, Mode, Threads};
+use super::super::random::random;
 use super::super::tiles::blocks;
 use super::{INNER, LANES, LONG, ROWS, available, multiply, packing_bytes, pays, serves};
-
-fn random(seed: u64, count: usize) -> Vec<f32> {
-    let mut rng = kindling_random::rng(seed, kindling_random::Purpose::Display, 0, 0);
-    (0..count).map(|_| rng.random::<f32>() - 0.5).collect()
-}
 
 /// Numbers of lines that are `gap` apart, and not one more.
 fn numbers(seed: u64, lines: usize, long: usize, gap: usize) -> Vec<f32> {
