@@ -2,6 +2,7 @@
 //! copied.
 
 use std::any::TypeId;
+use std::mem::MaybeUninit;
 
 use gemm::Parallelism;
 
@@ -27,16 +28,8 @@ pub(crate) fn multiply<T: Real>(
     right: Matrix<'_, T>,
     threads: Threads,
 ) {
-    let ([rows, inner], [again, columns]) = (left.shape, right.shape);
-    assert_eq!(inner, again, "the inner dimensions of a product agree");
-    if rows == 0 || columns == 0 {
+    if !check(target.len(), stride, left, right) {
         return;
-    }
-    assert!(columns <= stride && (rows - 1) * stride + columns <= target.len(), "the product lies in its slice");
-    for matrix in [left, right] {
-        let [[rows, columns], [down, right]] = [matrix.shape, matrix.strides];
-        let last = rows.saturating_sub(1) * down + columns.saturating_sub(1) * right;
-        assert!(rows * columns == 0 || last < matrix.values.len(), "a factor lies in its slice");
     }
     #[cfg(target_arch = "x86_64")]
     if let Some((left, right)) = of_float32(left).zip(of_float32(right))
@@ -44,11 +37,43 @@ pub(crate) fn multiply<T: Real>(
     {
         return inner_product::multiply(bytemuck::cast_slice_mut(target), stride, mode, left, right, threads);
     }
-    let parallelism = match threads {
-        Threads::All => Parallelism::Rayon(0),
-        Threads::One => Parallelism::None,
-    };
-    product(target, stride, mode, left, right, parallelism);
+    product(target.as_mut_ptr(), stride, mode, left, right, threads);
+}
+
+/// Writes `left * right` to places that may be blank, as [`multiply`] with [`Mode::Replace`]. The factors are those of convolutions, whose
+/// inner dimension is not the long one: they are multiplied by `gemm`.
+///
+/// # Panics
+/// As [`multiply`].
+pub(crate) fn write<T: Real>(
+    target: &mut [MaybeUninit<T>],
+    stride: usize,
+    left: Matrix<'_, T>,
+    right: Matrix<'_, T>,
+    threads: Threads,
+) {
+    if check(target.len(), stride, left, right) {
+        product(target.as_mut_ptr().cast(), stride, Mode::Replace, left, right, threads);
+    }
+}
+
+/// Whether there is anything to multiply, for a target of so many places.
+///
+/// # Panics
+/// If the shapes do not match, or a matrix does not lie in its slice.
+fn check<T>(places: usize, stride: usize, left: Matrix<'_, T>, right: Matrix<'_, T>) -> bool {
+    let ([rows, inner], [again, columns]) = (left.shape, right.shape);
+    assert_eq!(inner, again, "the inner dimensions of a product agree");
+    if rows == 0 || columns == 0 {
+        return false;
+    }
+    assert!(columns <= stride && (rows - 1) * stride + columns <= places, "the product lies in its slice");
+    for matrix in [left, right] {
+        let [[rows, columns], [down, right]] = [matrix.shape, matrix.strides];
+        let last = rows.saturating_sub(1) * down + columns.saturating_sub(1) * right;
+        assert!(rows * columns == 0 || last < matrix.values.len(), "a factor lies in its slice");
+    }
+    true
 }
 
 /// Whether numbers are those of float32.
@@ -99,26 +124,30 @@ pub fn small_product() -> u64 {
 
 /// # Safety argument
 /// `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
-/// writes `target` at `row * stride + column`. [`multiply`] has asserted that the last of each lies in its slice, and
-/// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow keeps it apart
-/// from the factors, and elements are plain numbers. `Replace` never reads the target.
+/// writes `target` at `row * stride + column`. [`check`] has asserted that the last of each lies in its slice, and
+/// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow of both callers keeps
+/// it apart from the factors, and elements are plain numbers. `Replace` never reads what was in the target, so that it may be blank.
 #[allow(unsafe_code)]
 fn product<T: Real>(
-    target: &mut [T],
+    target: *mut T,
     stride: usize,
     mode: Mode,
     left: Matrix<'_, T>,
     right: Matrix<'_, T>,
-    parallelism: Parallelism,
+    threads: Threads,
 ) {
     let ([rows, inner], [_, columns]) = (left.shape, right.shape);
+    let parallelism = match threads {
+        Threads::All => Parallelism::Rayon(0),
+        Threads::One => Parallelism::None,
+    };
     // SAFETY: above.
     unsafe {
         gemm::gemm(
             rows,
             columns,
             inner,
-            target.as_mut_ptr(),
+            target,
             1,
             stride as isize,
             mode == Mode::Add,

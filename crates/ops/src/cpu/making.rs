@@ -1,26 +1,24 @@
 //! The elements of a result while it is made.
 //!
 //! Its memory is not filled when it is allocated: one thread would write all of a large map, for the others to read it into their caches
-//! and write it again. Whoever writes a part of it fills that part first, while it comes into the cache anyway; numbers of a half format
-//! are rounded into it as it is ([`Bits`]).
+//! and write it again. Products and rounded numbers are written to it as it is; whoever else writes a part of it fills that part first,
+//! while it comes into the cache anyway ([`super::room`]).
 //!
 //! # Why the unsafe code is sound
 //!
-//! Parts lie apart in the spare room of a vector that is borrowed exclusively. [`Part::begin`] writes every element of its part before it
-//! hands them out as numbers, and then counts them; [`Bits`] count theirs when they have been written. [`Making::made`] asserts that all
-//! have been counted, each at most once because a part is given up when it begins, so every element has been written when it sets
-//! the length. Numbers and bits have no destructors, so a part that is left out loses nothing.
+//! Parts lie apart in the spare room of a vector that is borrowed exclusively. [`Room`] count theirs when they have been written.
+//! [`Making::made`] asserts that all have been counted, each at most once because a part is given up when it begins, so every element has
+//! been written when it sets the length. Numbers and bits have no destructors, so a part that is left out loses nothing.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use rayon::prelude::*;
+use std::sync::atomic::AtomicUsize;
 
 use super::bits::Bits;
 use super::gemm::Threads;
-use super::halves::SHARE;
+use super::halves::Half;
+use super::room::Room;
 use super::values::{Elements, Source, Stored, Target};
 
 /// So many elements, which are made in parts.
@@ -62,7 +60,7 @@ impl<T: Stored> Making<T> {
             }
             Elements::Halves(half, bits) => {
                 let parts = bits.spare_capacity_mut()[..*count].chunks_mut(size);
-                parts.map(|part| Part::Made(Target::Halves(Bits::blank(*half, part, filled)))).collect()
+                parts.map(|part| Part::Halves(*half, part, filled)).collect()
             }
         }
     }
@@ -100,7 +98,8 @@ impl<T> From<Elements<T>> for Making<T> {
 /// A part of the elements.
 pub(crate) enum Part<'a, T> {
     Same(&'a mut [MaybeUninit<T>], &'a AtomicUsize),
-    /// It is there already, or of a half format.
+    Halves(Half, &'a mut [MaybeUninit<u16>], &'a AtomicUsize),
+    /// It is there already.
     Made(Target<'a, T>),
 }
 
@@ -109,23 +108,18 @@ impl<'a, T: Stored> Part<'a, T> {
     pub(crate) fn parts(self, size: usize) -> Vec<Self> {
         match self {
             Self::Same(part, filled) => part.chunks_mut(size).map(|part| Self::Same(part, filled)).collect(),
+            Self::Halves(half, part, filled) => {
+                part.chunks_mut(size).map(|part| Self::Halves(half, part, filled)).collect()
+            }
             Self::Made(target) => target.chunks(size).into_iter().map(Self::Made).collect(),
         }
     }
 
-    /// The part to be written to: zeros, or what was there already.
+    /// The part to be written to by these threads: what was there already, or blank places, which are zeros for those who ask for numbers.
     pub(crate) fn begin(self, threads: Threads) -> Target<'a, T> {
         match self {
-            Self::Same(part, filled) => {
-                let fill = |share: &mut [MaybeUninit<T>]| share.fill(MaybeUninit::new(T::of(0.0)));
-                match threads {
-                    Threads::One => fill(part),
-                    Threads::All => part.par_chunks_mut(SHARE).for_each(fill),
-                }
-                filled.fetch_add(part.len(), Ordering::Relaxed);
-                // SAFETY: every element has just been written.
-                Target::Same(unsafe { part.assume_init_mut() })
-            }
+            Self::Same(part, filled) => Target::Same(Room::blank(part, filled, threads)),
+            Self::Halves(half, part, filled) => Target::Halves(Bits::new(half, Room::blank(part, filled, threads))),
             Self::Made(target) => target,
         }
     }
@@ -134,7 +128,6 @@ impl<'a, T: Stored> Part<'a, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::halves::Half;
     use crate::cpu::values::Before;
 
     #[test]
@@ -167,7 +160,7 @@ mod tests {
     fn a_result_with_a_part_left_out_is_none() {
         let mut making: Making<f32> = Making::wide(10);
         for part in making.parts(4).into_iter().skip(1) {
-            part.begin(Threads::One);
+            part.begin(Threads::One).open(&mut Vec::new(), Before::Anything);
         }
         let _ = making.made();
     }

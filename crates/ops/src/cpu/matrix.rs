@@ -23,6 +23,14 @@ impl<'a, T> Matrix<'a, T> {
         Self { values, shape: [rows, columns], strides: [stride, 1] }
     }
 
+    pub(crate) fn rows(&self) -> usize {
+        self.shape[0]
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.shape[1]
+    }
+
     pub(crate) fn transposed(self) -> Self {
         let ([rows, columns], [down, right]) = (self.shape, self.strides);
         Self { shape: [columns, rows], strides: [right, down], ..self }

@@ -31,6 +31,7 @@ pub(crate) mod peak;
 #[cfg(test)]
 mod random;
 pub(crate) mod real;
+pub(crate) mod room;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 pub(crate) mod values;

@@ -18,11 +18,12 @@ use rayon::prelude::*;
 pub(crate) use super::bits::Before;
 use super::bits::{Bits, Lines};
 use super::factors::{Filters, Part};
-use super::gemm::{Matrix, Mode, Threads, as_singles};
+use super::gemm::{Matrix, Mode, Threads, apart, as_singles};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
 use super::halves::{Half, PIECE, widen, with_buffer};
 use super::real::Real;
+use super::room::Room;
 
 /// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
 pub(crate) enum Values<T> {
@@ -184,19 +185,43 @@ impl<'a, T: Stored> Source<'a, T> {
     where
         'a: 'b,
     {
-        let (rows, count) = (self.len() / stride, columns.len());
         match self {
-            Self::Same(values) => Matrix::of_rows(&values[columns.start..], rows, count, stride),
-            Self::Halves(half, bits) => {
-                buffer.resize(rows * count, T::of(0.0));
-                let row = |(to, bits): (&mut [T], &[u16])| T::widen(half, &bits[columns.clone()], to);
-                match threads {
-                    Threads::One => buffer.chunks_exact_mut(count).zip(bits.chunks_exact(stride)).for_each(row),
-                    Threads::All => buffer.par_chunks_exact_mut(count).zip(bits.par_chunks_exact(stride)).for_each(row),
-                }
-                Matrix::of(buffer, rows, count)
-            }
+            Self::Same(values) => Matrix::of_rows(&values[columns.start..], self.len() / stride, columns.len(), stride),
+            Self::Halves(..) => self.in_rows(stride, columns.clone(), columns.len(), buffer, threads),
         }
+    }
+
+    /// The same in `buffer` in any case, in rows that do not compete for the same lines of the cache ([`apart`]).
+    pub(crate) fn copied_columns<'b>(
+        self,
+        stride: usize,
+        columns: Range<usize>,
+        buffer: &'b mut Vec<T>,
+        threads: Threads,
+    ) -> Matrix<'b, T> {
+        self.in_rows(stride, columns.clone(), apart(columns.len()), buffer, threads)
+    }
+
+    /// Copies some columns to rows that begin so many numbers apart.
+    fn in_rows<'b>(
+        self,
+        stride: usize,
+        columns: Range<usize>,
+        distance: usize,
+        buffer: &'b mut Vec<T>,
+        threads: Threads,
+    ) -> Matrix<'b, T> {
+        let (rows, count) = (self.len() / stride, columns.len());
+        buffer.resize(rows * distance, T::of(0.0));
+        let copy = |(row, to): (usize, &mut [T])| {
+            let first = row * stride + columns.start;
+            self.part(first..first + count).copy_to(&mut to[..count], Threads::One);
+        };
+        match threads {
+            Threads::One => buffer.chunks_exact_mut(distance).enumerate().for_each(copy),
+            Threads::All => buffer.par_chunks_exact_mut(distance).enumerate().for_each(copy),
+        }
+        Matrix::of_rows(buffer, rows, count, distance)
     }
 
     /// Whether products of this map have factors of bf16.
@@ -229,6 +254,23 @@ impl<'a, T: Stored> Source<'a, T> {
                 Part::Halves(Matrix::of_rows(&halves[columns.start..], rows, count, stride))
             }
             None => Part::Wide(self.columns(stride, columns, buffer, threads)),
+        }
+    }
+
+    /// The same for columns that several products read: a copy ([`Source::copied_columns`]) unless they are taken as they are stored.
+    pub(crate) fn copied_factor<'b>(
+        self,
+        stride: usize,
+        columns: Range<usize>,
+        buffer: &'b mut Vec<T>,
+        threads: Threads,
+    ) -> Part<'b, T>
+    where
+        'a: 'b,
+    {
+        match self.multiplies_halves() {
+            true => self.factor(stride, columns, buffer, threads),
+            false => Part::Wide(self.copied_columns(stride, columns, buffer, threads)),
         }
     }
 
@@ -267,7 +309,7 @@ impl<'a, T: Stored> Source<'a, T> {
 
 /// Elements to write: of the type that they are computed in, or of a half format.
 pub(crate) enum Target<'a, T> {
-    Same(&'a mut [T]),
+    Same(Room<'a, T>),
     Halves(Bits<'a>),
 }
 
@@ -275,7 +317,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// Divides the elements into chunks of `size`.
     pub(crate) fn chunks(self, size: usize) -> Vec<Self> {
         match self {
-            Self::Same(values) => values.chunks_mut(size).map(Self::Same).collect(),
+            Self::Same(places) => places.chunks(size).into_iter().map(Self::Same).collect(),
             Self::Halves(bits) => bits.chunks(size).into_iter().map(Self::Halves).collect(),
         }
     }
@@ -283,7 +325,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// The same elements, for as long as they are borrowed.
     pub(crate) fn again(&mut self) -> Target<'_, T> {
         match self {
-            Self::Same(values) => Target::Same(values),
+            Self::Same(places) => Target::Same(places.again()),
             Self::Halves(bits) => Target::Halves(bits.again()),
         }
     }
@@ -304,7 +346,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// The elements as numbers that can be written to: themselves, or in `buffer`, from which [`Target::close`] rounds them.
     pub(crate) fn open<'b>(&'b mut self, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
         match self {
-            Self::Same(values) => values,
+            Self::Same(places) => places.numbers(),
             Self::Halves(bits) => {
                 if before == Before::Zeros {
                     buffer.clear();
@@ -325,28 +367,6 @@ impl<'a, T: Stored> Target<'a, T> {
         }
     }
 
-    /// Lets `work` write some columns of the matrix whose rows lie here, `stride` elements apart. It gets a slice that begins with the
-    /// first element, and the stride of that slice.
-    pub(crate) fn write_columns(
-        &mut self,
-        stride: usize,
-        columns: Range<usize>,
-        buffer: &mut Vec<T>,
-        threads: Threads,
-        work: impl FnOnce(&mut [T], usize),
-    ) {
-        let count = columns.len();
-        match self {
-            Self::Same(values) => work(&mut values[columns.start..], stride),
-            Self::Halves(bits) => {
-                buffer.resize(bits.len() / stride * count, T::of(0.0));
-                work(buffer, count);
-                let made = Lines { values: buffer, of_row: count, of_line: count, width: count };
-                bits.round_columns(stride, columns, &made, threads);
-            }
-        }
-    }
-
     /// Writes filters times a part of a map to some columns of the matrix whose rows lie here, `stride` elements apart: by way of `buffer`
     /// if what is written has to be rounded and is not rounded by the product itself.
     pub(crate) fn multiply_columns(
@@ -364,9 +384,38 @@ impl<'a, T: Stored> Target<'a, T> {
             (Self::Halves(bits), Filters::Packed(left), Part::Wide(right)) if left.is_one_block() => {
                 bits.multiply(stride, columns, left, as_singles(right), threads);
             }
-            _ => self.write_columns(stride, columns, buffer, threads, |y, stride| {
-                filters.multiply(y, stride, Mode::Replace, right, threads);
-            }),
+            _ => self.multiply_columns_then(stride, columns, (filters, right), buffer, threads, |_| {}),
+        }
+    }
+
+    /// Writes filters times a part of a map to some columns of the matrix whose rows lie here, `stride` elements apart, after `then` has
+    /// changed them. It gets these columns row by row: in place, or in `buffer`, from which they are rounded.
+    pub(crate) fn multiply_columns_then(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        (filters, right): (Filters<'_, T>, Part<'_, T>),
+        buffer: &mut Vec<T>,
+        threads: Threads,
+        then: impl FnOnce(Vec<&mut [T]>),
+    ) {
+        let count = columns.len();
+        match (self, filters, right) {
+            (Self::Same(places), Filters::Plain(left), Part::Wide(right)) => {
+                then(places.multiply(stride, columns, [left, right], threads));
+            }
+            (Self::Same(places), ..) => {
+                let numbers = places.numbers();
+                filters.multiply(&mut numbers[columns.start..], stride, Mode::Replace, right, threads);
+                then(numbers.chunks_exact_mut(stride).map(|row| &mut row[columns.clone()]).collect());
+            }
+            (Self::Halves(bits), ..) => {
+                buffer.resize(bits.len() / stride * count, T::of(0.0));
+                filters.multiply(buffer, count, Mode::Replace, right, threads);
+                then(buffer.chunks_exact_mut(count).collect());
+                let made = Lines { values: buffer, of_row: count, of_line: count, width: count };
+                bits.round_columns(stride, columns, &made, threads);
+            }
         }
     }
 
@@ -383,7 +432,7 @@ impl<'a, T: Stored> Target<'a, T> {
 
     fn pieces(self, before: Before, work: &mut dyn FnMut(usize, &mut [T])) {
         match self {
-            Self::Same(values) => work(0, values),
+            Self::Same(mut places) => work(0, places.numbers()),
             Self::Halves(bits) => bits.in_pieces(before, work),
         }
     }
@@ -427,8 +476,8 @@ impl<T: Stored> Elements<T> {
 
     pub(crate) fn target(&mut self) -> Target<'_, T> {
         match self {
-            Self::Same(values) => Target::Same(values),
-            Self::Halves(half, bits) => Target::Halves(Bits::written(*half, bits)),
+            Self::Same(values) => Target::Same(Room::written(values)),
+            Self::Halves(half, bits) => Target::Halves(Bits::new(*half, Room::written(bits))),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::state::{AT_ONCE, Eight, eight};
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
+use crate::cpu::room::Room;
 use crate::cpu::values::{Target, tensor, values};
 #[cfg(feature = "cube")]
 use crate::device::on_cpu;
@@ -173,6 +174,7 @@ impl Updates for Flex {
             let new = [weight, first, second].map(|part| part.begin(Threads::One));
             // Numbers that are not of a half format.
             let [Target::Same(weight), Target::Same(first), Target::Same(second)] = new else { return };
+            let [weight, first, second] = [weight, first, second].map(Room::into_numbers);
             vectorised(
                 #[inline(always)]
                 || {

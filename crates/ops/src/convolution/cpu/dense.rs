@@ -13,6 +13,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::filters::Filters;
+use super::pointwise;
 use super::shape::Dense;
 use super::strips::{Channels, Planes, Strips};
 use super::winograd;
@@ -25,8 +26,8 @@ use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, Target};
 
-/// Pixels of one product of the gradient of 1x1 filters.
-pub(super) const PIXELS: usize = 8192;
+/// Pixels of one product of the gradient of 1x1 filters with factors of bf16.
+const PIXELS: usize = 8192;
 
 /// A number that is copied to tiles. The default is zero.
 trait Number: Copy + Default + Send + Sync {}
@@ -209,20 +210,27 @@ impl Dense {
         strips.is_some()
     }
 
-    /// The product of filters and the pixels of a map, which has a column for each pixel of a plane: all of them at once, or in pieces if
-    /// the map or the product is of a half format.
+    /// The product of filters and the pixels of a map, which has a column for each pixel of a plane, in pieces.
     pub(crate) fn product<T: Stored>(&self, filters: factors::Filters<'_, T>, x: Source<'_, T>, mut y: Target<'_, T>) {
         let (plane, threads) = (self.out_plane(), self.threads());
         let (mut wide, mut made) = (Vec::new(), Vec::new());
-        let mut multiplied = |pixels: Range<usize>| {
+        let multiplied = |pixels: Range<usize>| {
             let columns = x.factor(plane, pixels.clone(), &mut wide, threads);
             y.multiply_columns(plane, pixels, (filters, columns), &mut made, threads);
         };
         if x.widens() {
             self.pieces_of_both(plane).for_each(multiplied);
         } else {
-            multiplied(0..plane);
+            self.pieces(self.columns_at_once()).for_each(multiplied);
         }
+    }
+
+    /// Columns of a product of whole maps that are computed at a time. One thread takes as many as stay in its cache, unless that would change
+    /// the order of a sum: `gemm` 0.19.0 takes sums of more than 512 products in parts, other ones of small results, and results of one
+    /// column in a way of their own. All threads together take all.
+    fn columns_at_once(&self) -> usize {
+        let keeps_order = self.input.max(self.output) <= 512 && self.out_plane() % pointwise::PIXELS != 1;
+        if self.threads() == Threads::One && keeps_order { pointwise::PIXELS } else { self.out_plane() }
     }
 
     /// Adds the gradient of the weight to `dw`.
@@ -265,6 +273,9 @@ pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) 
 
 /// The gradient of the weight for the gradient `dy` of the output: `[output, input, k, k]`.
 pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, shape: &Dense) -> Vec<T> {
+    if pointwise::serves(shape, dy.multiplies_halves()) {
+        return pointwise::backward_weight(x, dy, shape);
+    }
     let samples = (0..shape.batch).collect();
     sum_over_samples(shape.threads(), shape.output * shape.fan(), samples, |sample, dw| {
         let dy = dy.chunk(sample, shape.output * shape.out_plane());

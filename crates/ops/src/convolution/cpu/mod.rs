@@ -5,6 +5,7 @@ pub(crate) mod dense;
 pub(crate) mod depthwise;
 pub(crate) mod filters;
 pub(crate) mod input_gradient;
+pub(crate) mod pointwise;
 mod scratch;
 pub(crate) mod shape;
 pub(crate) mod strips;
@@ -120,6 +121,14 @@ impl ConvolutionGradients for Flex {
         let shape = Dense::of(dims(&x), &weight, places);
         computed_in!(T = x.dtype(); {
             let (dy, dtype) = (contiguous(&dy), x.dtype());
+            if wanted.x && wanted.weight && pointwise::serves(&shape, dy.source::<T>().multiplies_halves()) {
+                reserve_like(&x);
+                let (dx, dw) = pointwise::backward::<T>(contiguous(&x).source(), &values(&weight), dy.source(), &shape);
+                return OfConvolution {
+                    x: Gradient::Of(tensor(dx, shape.input_shape())),
+                    weight: Gradient::Of(tensor(dw, dims(&weight))),
+                };
+            }
             let of_weight = Gradient::if_wanted(wanted.weight, || {
                 let x = contiguous(&x);
                 tensor(dense::backward_weight::<T>(x.source(), dy.source(), &shape), dims(&weight))

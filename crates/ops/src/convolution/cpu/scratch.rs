@@ -5,6 +5,7 @@ use burn::tensor::DType;
 
 use super::dense;
 use super::filters;
+use super::pointwise;
 use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd;
@@ -113,17 +114,20 @@ impl Way {
 
     fn weight_gradient(&self) -> usize {
         let shape = &self.shape;
-        let widened = match (winograd::serves(shape, self.halved), shape.pointwise()) {
+        let widened = match winograd::serves(shape, self.halved) {
+            _ if pointwise::serves(shape, self.halved) => pointwise::scratch(shape),
             _ if !self.widens() => 0,
-            (true, _) => 0,
-            (false, true) => (shape.input + shape.output) * dense::PIXELS.min(shape.out_plane()),
-            (false, false) => shape.in_sample() + self.written(shape),
+            true => 0,
+            false => shape.in_sample() + self.written(shape),
         };
         bytes(self.sums(shape) + self.at_once() * widened) + self.packed_gradient(shape)
     }
 
     fn input_gradient(&self) -> usize {
         let shape = &self.shape;
+        if pointwise::serves(shape, self.halved) {
+            return bytes(self.product(shape)).max(self.gradients_of_pieces(shape));
+        }
         let of_output = if self.widens() { self.written(shape) } else { 0 };
         let widened = if shape.pointwise() { 0 } else { shape.in_sample() + of_output };
         let made = match shape.turned() {
@@ -134,12 +138,19 @@ impl Way {
         bytes(self.turned_filters() + made) + self.packed_turned(shape)
     }
 
+    /// Bytes held while both gradients of a 1x1 convolution are computed, beside the gradients.
+    fn gradients_of_pieces(&self, shape: &Dense) -> usize {
+        let made = if self.halves { shape.input * pointwise::piece(shape) } else { 0 };
+        let each = pointwise::scratch(shape) + made;
+        bytes(self.sums(shape) - shape.output * shape.fan() + self.at_once() * each)
+    }
+
     fn gradients_of_reading(&self) -> usize {
         let shape = &self.shape;
         let read = self.read(shape, shape.piece());
         let widened = match (shape.turned(), shape.pointwise()) {
+            (_, true) if !self.halved => shape.output * apart(shape.piece()),
             _ if !self.widens() => 0,
-            (_, true) => shape.output * shape.piece(),
             // Computed as a convolution of the output's gradient, after the gradient of the weight.
             (Some(turned), _) if !winograd::serves(&turned, self.halved) => turned.in_sample() + self.written(shape),
             _ => self.written(shape),
@@ -289,9 +300,13 @@ mod tests {
         let packed = |rows, inner| if gemm_bf16::available() { Left::bytes(rows, inner) } else { 0 };
         // All pixels of a plane in float32, of input and output.
         let pieces = (96 + 160) * 49 * size_of::<f32>();
-        assert_eq!([single.forward(), single.input_gradient()], [0; 2]);
+        assert_eq!(single.forward(), 0);
+        // Copies of all pixels, in rows an odd number of lines of the cache apart.
+        let copies = (96 + 160) * 80 * size_of::<f32>();
+        assert_eq!(single.input_gradient(), copies);
         assert_eq!(half.forward(), pieces + packed(160, 96));
-        assert_eq!(half.input_gradient(), pieces + packed(96, 160));
+        let both = if gemm_bf16::available() { pieces + packed(96, 160) } else { copies + 96 * 49 * size_of::<f32>() };
+        assert_eq!(half.input_gradient(), both);
         // Columns of bf16; the transforms of a map of float16 are those of float32, and what is widened comes on top.
         let square = ConvScratch { kernel: 3, before: [1; 2], ..half };
         let of = |format| ConvScratch { format, ..square }.forward();

@@ -173,7 +173,7 @@ impl<'a> Strips<'a> {
             let pixels = Pixels { first: first * width, rows, width, plane };
             match y {
                 Target::Same(y) => {
-                    filters.convolve(&strip, pixels, &mut Output::Singles(as_singles_mut(y)), threads);
+                    filters.convolve(&strip, pixels, &mut Output::Singles(as_singles_mut(y.numbers())), threads);
                 }
                 Target::Halves(y) => y.convolve(filters, &strip, pixels, threads),
             }

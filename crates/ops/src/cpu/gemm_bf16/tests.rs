@@ -7,6 +7,7 @@ use super::super::bits::Bits;
 use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 use super::super::random::random;
+use super::super::room::Room;
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{Factor, INNER, LONG, Left, Taps, Turned, are_contiguous, available, multiply, outer, packing_bytes};
@@ -89,7 +90,7 @@ fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, st
     let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); rows * stride];
     packed.write(&mut Output::Singles(&mut singles), stride, first, right, threads);
     let mut halves = vec![untouched; rows * stride];
-    Bits::written(Half::Bf16, &mut halves).multiply(stride, first..first + columns, &packed, right, threads);
+    Bits::new(Half::Bf16, Room::written(&mut halves)).multiply(stride, first..first + columns, &packed, right, threads);
     for (place, (single, half)) in singles.iter().zip(&halves).enumerate() {
         let half = bf16::from_bits(*half);
         let (row, column) = (place / stride, place % stride);
@@ -253,7 +254,7 @@ fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pix
             let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); filters * plane];
             packed.convolve(&strip, pixels, &mut Output::Singles(&mut singles), threads);
             let mut halves = vec![untouched; filters * plane];
-            Bits::written(Half::Bf16, &mut halves).convolve(&packed, &strip, pixels, threads);
+            Bits::new(Half::Bf16, Room::written(&mut halves)).convolve(&packed, &strip, pixels, threads);
             for (place, (single, half)) in singles.iter().zip(&halves).enumerate() {
                 let half = bf16::from_bits(*half);
                 let (filter, pixel) = (place / plane, place % plane);

@@ -21,7 +21,7 @@ use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
-use crate::cpu::gemm::{Matrix, Mode, Threads, apart};
+use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::lanes::{sum, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
@@ -148,11 +148,11 @@ fn dense_backward<T: Stored>(
         };
         for pixels in shape.pieces(shape.piece()) {
             let columns = read.factor(reading, sample, pixels.clone(), threads);
-            let of_output = dy.factor(reading.plane(), pixels.clone(), &mut wide, threads);
+            let of_output = dy.copied_factor(reading.plane(), pixels.clone(), &mut wide, threads);
             of_output.add_product(dw, shape.input, columns.transposed(), threads);
-            dx.write_columns(reading.plane(), pixels.clone(), &mut made, threads, |dx, stride| {
-                filters.multiply(dx, stride, Mode::Replace, of_output, threads);
-                absorb_piece(reading, sample, pixels, (dx, stride), threads, sums);
+            let product = (filters, of_output);
+            dx.multiply_columns_then(reading.plane(), pixels.clone(), product, &mut made, threads, |dx| {
+                absorb_piece(reading, sample, pixels.start, dx, threads, sums);
             });
         }
     });
@@ -230,23 +230,22 @@ fn each_channel<E: Send>(of: &mut [E], count: usize, threads: Threads, work: imp
     }
 }
 
-/// [`Reading::absorb`] for a range of pixels of all channels of a sample, whose gradients begin so many places apart, adding to the sums of
-/// each channel.
+/// [`Reading::absorb`] for a range of pixels of all channels of a sample, whose gradients these are, adding to the sums of each channel.
 fn absorb_piece<T: Stored>(
     reading: &Reading<'_, T>,
     sample: usize,
-    pixels: Range<usize>,
-    (dx, stride): (&mut [T], usize),
+    start: usize,
+    dx: Vec<&mut [T]>,
     threads: Threads,
     sums: &mut [Sums],
 ) {
     let first = sample * sums.len();
     let absorb = |(channel, (dx, sums)): (usize, (&mut [T], &mut Sums))| {
-        *sums += reading.absorb(first + channel, pixels.start, &mut dx[..pixels.len()]);
+        *sums += reading.absorb(first + channel, start, dx);
     };
     match threads {
-        Threads::All => dx.par_chunks_mut(stride).zip(sums).enumerate().for_each(absorb),
-        Threads::One => dx.chunks_mut(stride).zip(sums).enumerate().for_each(absorb),
+        Threads::All => dx.into_par_iter().zip(sums).enumerate().for_each(absorb),
+        Threads::One => dx.into_iter().zip(sums).enumerate().for_each(absorb),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::cpu::halves::{AsStored, Half};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
+use crate::cpu::room::Room;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The sums of a plane, and what its worker made of it.
@@ -62,7 +63,7 @@ impl<T: Stored> Reading<'_, T> {
         let (of, factor) = (self.norm.of_plane(index), self.factor(index));
         match self.pixels(index, start, out.len()) {
             Source::Halves(Half::Bf16, x) => dispatch(self.activation, Fill { of, factor, x, out }),
-            _ => Bits::written(Half::Bf16, out).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
+            _ => Bits::new(Half::Bf16, Room::written(out)).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
                 self.fill(index, start + at, piece);
             }),
         }

@@ -1,0 +1,218 @@
+//! Places for numbers, in memory that may not have been written yet.
+//!
+//! A large result that is filled with zeros first goes through main memory twice. What writes all of its places, as matrix products and
+//! roundings do, can write them as they are allocated; they are filled for everything else, when it asks for them as numbers.
+//!
+//! # Why the unsafe code is sound
+//!
+//! [`Room`] lends its places as numbers only when they have been written: memory of a slice has been, and blank memory is filled with zeros
+//! first ([`Room::fill`]), or has been written by a callee of [`Room::write`] or [`Room::write_columns`], who promises that. Places are
+//! counted once, when all of them have been written: at once, or column by column, each beginning where the one before ended. What was
+//! counted is blank no more. Only initialised values are written, so memory of a slice stays what it is.
+
+#![allow(unsafe_code)]
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rayon::prelude::*;
+
+use super::gemm::{self, Matrix, Threads};
+use super::halves::SHARE;
+use super::real::Real;
+
+/// See the module.
+pub(crate) struct Room<'a, E> {
+    all: &'a mut [MaybeUninit<E>],
+    blank: Option<Blank<'a>>,
+}
+
+/// What is known of places that have not all been written.
+struct Blank<'a> {
+    /// Counts places of a whole when they have been written.
+    written: &'a AtomicUsize,
+    /// The threads that fill them.
+    threads: Threads,
+    /// Columns that have been written, of the matrix whose rows lie in these places.
+    columns: usize,
+}
+
+impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
+    /// Places that have been written.
+    pub(crate) fn written(numbers: &'a mut [E]) -> Self {
+        // SAFETY: the types have the same layout, and only initialised values are written.
+        let all = unsafe { &mut *(std::ptr::from_mut(numbers) as *mut [MaybeUninit<E>]) };
+        Self { all, blank: None }
+    }
+
+    /// Places that have not. `written` counts them when they have.
+    pub(crate) fn blank(all: &'a mut [MaybeUninit<E>], written: &'a AtomicUsize, threads: Threads) -> Self {
+        Self { all, blank: Some(Blank { written, threads, columns: 0 }) }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// The same places, written.
+    pub(crate) fn again(&mut self) -> Room<'_, E> {
+        Room { all: self.fill(), blank: None }
+    }
+
+    /// Divides the places into chunks of `size`.
+    pub(crate) fn chunks(mut self, size: usize) -> Vec<Self> {
+        if self.blank.as_ref().is_some_and(|blank| blank.columns > 0) {
+            self.fill();
+        }
+        let Self { all, blank } = self;
+        let known = blank.map(|blank| (blank.written, blank.threads));
+        let blank = || known.map(|(written, threads)| Blank { written, threads, columns: 0 });
+        all.chunks_mut(size).map(|all| Self { all, blank: blank() }).collect()
+    }
+
+    /// The numbers in these places: zeros in those that were blank.
+    pub(crate) fn numbers(&mut self) -> &mut [E] {
+        let all = self.fill();
+        // SAFETY: all places have been written.
+        unsafe { all.assume_init_mut() }
+    }
+
+    /// The same, for as long as the places are there.
+    pub(crate) fn into_numbers(mut self) -> &'a mut [E] {
+        self.fill();
+        // SAFETY: all places have been written.
+        unsafe { self.all.assume_init_mut() }
+    }
+
+    /// Fills blank places with zeros.
+    fn fill(&mut self) -> &mut [MaybeUninit<E>] {
+        if let Some(blank) = &self.blank {
+            let zeros = |share: &mut [MaybeUninit<E>]| share.fill(MaybeUninit::new(E::default()));
+            match blank.threads {
+                Threads::One => zeros(self.all),
+                Threads::All => self.all.par_chunks_mut(SHARE).for_each(zeros),
+            }
+            self.count();
+        }
+        self.all
+    }
+
+    /// Says that all places have been written.
+    fn count(&mut self) {
+        if let Some(blank) = self.blank.take() {
+            blank.written.fetch_add(self.all.len(), Ordering::Relaxed);
+        }
+    }
+
+    /// Lets `work` write all places.
+    ///
+    /// # Safety
+    /// It writes an initialised value to each of them, and nothing else.
+    pub(super) unsafe fn write(&mut self, work: impl FnOnce(&mut [MaybeUninit<E>])) {
+        work(self.all);
+        self.count();
+    }
+
+    /// Lets `work` write some columns of the matrix whose rows lie here, `stride` places apart.
+    ///
+    /// # Safety
+    /// It writes an initialised value to each place of these columns, in every row, and nothing else.
+    pub(super) unsafe fn write_columns(
+        &mut self,
+        stride: usize,
+        columns: &Range<usize>,
+        work: impl FnOnce(&mut [MaybeUninit<E>]),
+    ) {
+        // Columns that come out of order, or of a matrix that is not whole, are written after zeros.
+        let whole = self.len().is_multiple_of(stride);
+        if self.blank.as_ref().is_some_and(|blank| blank.columns != columns.start || !whole) {
+            self.fill();
+        }
+        work(self.all);
+        match &mut self.blank {
+            Some(_) if columns.end == stride => self.count(),
+            Some(blank) => blank.columns = columns.end,
+            None => {}
+        }
+    }
+}
+
+impl<T: Real> Room<'_, T> {
+    /// Writes `left * right` to some columns of the matrix whose rows lie here, `stride` places apart, and lends these columns row by row.
+    ///
+    /// # Panics
+    /// If the shapes do not match, or a matrix does not lie in its slice.
+    pub(crate) fn multiply(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        [left, right]: [Matrix<'_, T>; 2],
+        threads: Threads,
+    ) -> Vec<&mut [T]> {
+        assert_eq!(
+            [left.rows() * stride, right.columns()],
+            [self.len(), columns.len()],
+            "the product has these columns"
+        );
+        // SAFETY: the product has a number for each of these places.
+        unsafe {
+            self.write_columns(stride, &columns, |all| {
+                gemm::write(&mut all[columns.start..], stride, left, right, threads);
+            });
+        }
+        // SAFETY: they have just been written.
+        let row = |row| unsafe { <[MaybeUninit<T>]>::assume_init_mut(row) };
+        self.all.chunks_exact_mut(stride).map(|places| row(&mut places[columns.clone()])).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Products in blank places, column by column and out of order, and how many places are counted.
+    #[test]
+    fn blank_places_are_counted_when_products_have_filled_all_and_not_before() {
+        let (left, right): (Vec<f32>, Vec<f32>) =
+            ((1..=6).map(|n| n as f32).collect(), (1..=40).map(|n| n as f32).collect());
+        let factors = |columns: &Range<usize>| {
+            [Matrix::of(&left, 3, 2), Matrix::of_rows(&right[columns.start..], 2, columns.len(), 20)]
+        };
+        let element =
+            |row: usize, column: usize| left[2 * row] * right[column] + left[2 * row + 1] * right[20 + column];
+        for threads in [Threads::One, Threads::All] {
+            let mut memory: Vec<f32> = Vec::with_capacity(60);
+            let written = AtomicUsize::new(0);
+            let count = || written.load(Ordering::Relaxed);
+            let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..60], &written, threads);
+            for columns in [0..8, 8..20] {
+                assert_eq!(count(), 0);
+                let rows = blank.multiply(20, columns.clone(), factors(&columns), threads);
+                assert_eq!(rows.len(), 3);
+                for (row, numbers) in rows.into_iter().enumerate() {
+                    assert!(
+                        numbers.iter().zip(columns.clone()).all(|(number, column)| *number == element(row, column))
+                    );
+                }
+            }
+            assert_eq!(count(), 60);
+            assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == element(at / 20, at % 20)));
+            // Out of order: zeros, which are counted at once.
+            let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..60], &written, threads);
+            blank.multiply(20, 10..20, factors(&(10..20)), threads);
+            assert_eq!(count(), 120);
+            let expected = |at: usize| if at % 20 < 10 { 0.0 } else { element(at / 20, at % 20) };
+            assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == expected(at)));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "the product has these columns")]
+    fn a_product_with_fewer_rows_than_places_is_refused() {
+        let numbers = [1.0f32; 4];
+        let mut places = [0.0; 6];
+        let factor = Matrix::of(&numbers, 2, 2);
+        Room::written(&mut places).multiply(2, 0..2, [factor; 2], Threads::One);
+    }
+}
