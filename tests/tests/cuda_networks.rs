@@ -103,20 +103,21 @@ fn step(of: Beside<'_>) -> Test {
         let found = step_beside_cpu(of, folder.path());
         println!("{told}: {found}");
         let limits = limits(precision, capability);
-        let outside = found.loss >= limits.loss || found.gradients >= limits.gradients;
+        let outside =
+            found.loss >= limits.loss || found.gradients >= limits.gradients || found.weights >= limits.weights;
         let moved = outside.then(|| sensitivity_to_rounding(of, folder.path()));
         if let Some(moved) = moved {
             println!("{told}: {moved} when pixels move by a rounding");
         }
         record_step(of, &found, moved);
-        let [most_of_loss, most_of_gradients] = match moved {
-            Some(moved) => [limits.loss.max(KINKS * moved.loss), limits.gradients.max(KINKS * moved.gradients)],
-            None => [limits.loss, limits.gradients],
-        };
+        let moved = moved.unwrap_or_default();
+        let most_of_loss = limits.loss.max(KINKS * moved.loss);
+        let most_of_gradients = limits.gradients.max(KINKS * moved.gradients);
+        let most_of_weights = limits.weights.max(KINKS * moved.weights);
         assert!(
-            found.loss < most_of_loss && found.gradients < most_of_gradients && found.weights < limits.weights,
-            "{found}, more than {most_of_loss:e} of the loss, {:e} of the weights or {most_of_gradients:e} of the gradients",
-            limits.weights
+            found.loss < most_of_loss && found.gradients < most_of_gradients && found.weights < most_of_weights,
+            "{found}, more than {most_of_loss:e} of the loss, {most_of_weights:e} of the weights or {most_of_gradients:e} of \
+             the gradients"
         );
     })
 }
@@ -129,26 +130,32 @@ fn record_step(of: Beside, found: &StepDistances, moved: Option<Sensitivity>) {
         "loss": found.loss, "gradients": found.gradients, "worst": found.worst.1, "weights": found.weights,
         "cpu_when_pixels_move": moved.map(|moved| moved.gradients),
         "cpu_loss_when_pixels_move": moved.map(|moved| moved.loss),
+        "cpu_weights_when_pixels_move": moved.map(|moved| moved.weights),
     }));
 }
 
-/// How much further CUDA's loss and gradients may be from the CPU's than the CPU's from its own for other pixels.
+/// How much further CUDA's loss, gradients and weights may be from the CPU's than the CPU's from its own for other pixels.
 const KINKS: f64 = 3.0;
 
-/// The furthest that the CPU's losses and gradients of a network are apart, as a share, when little but rounding differs.
+/// The furthest that the CPU's losses, gradients and next weights of a network are apart, as a share, when little but rounding differs.
 #[derive(Clone, Copy, Default)]
 struct Sensitivity {
     loss: f64,
     gradients: f64,
+    weights: f64,
 }
 
 impl fmt::Display for Sensitivity {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "the CPU's own loss is {:.1e} apart and its gradients {:.1e}", self.loss, self.gradients)
+        let Self { loss, gradients, weights } = self;
+        write!(
+            formatter,
+            "the CPU's own loss is {loss:.1e} apart, its gradients {gradients:.1e}, its next weights {weights:.1e}"
+        )
     }
 }
 
-/// How far the CPU's loss and gradients are apart when a few pixels move by about what the device rounds: an activation with a kink
+/// How far the CPU's loss, gradients and next weights are apart when a few pixels move by about what the device rounds: an activation with a kink
 /// (ReLU, ReLU6) hands on another gradient when a value is moved over it, and a map has thousands of values that lie so near.
 /// Networks of smooth activations are 1e-5 apart then, those of ReLU6 1e-2 and more. A loss moves with the logits, and those of
 /// networks whose last layers normalise few numbers by more than a few roundings. Half formats round every map, so that there the CPU
@@ -161,7 +168,11 @@ fn sensitivity_to_rounding(of: Beside, folder: &Path) -> Sensitivity {
     };
     moves.into_iter().enumerate().fold(Sensitivity::default(), |most, (number, (every, by))| {
         let folder = folder.join(format!("moved-{number}"));
-        let StepDistances { loss, gradients, .. } = step_beside_moved(of, Moved { every, by }, &folder);
-        Sensitivity { loss: most.loss.max(loss), gradients: most.gradients.max(gradients) }
+        let StepDistances { loss, gradients, weights, .. } = step_beside_moved(of, Moved { every, by }, &folder);
+        Sensitivity {
+            loss: most.loss.max(loss),
+            gradients: most.gradients.max(gradients),
+            weights: most.weights.max(weights),
+        }
     })
 }

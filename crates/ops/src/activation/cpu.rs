@@ -1,12 +1,22 @@
 //! Activations and their derivatives as types, so that the compiler specialises and vectorises each loop for each activation.
 
+use pulp::Simd;
+
 use crate::activation::{Activation, LEAKY_SLOPE};
-use crate::cpu::real::Real;
+use crate::cpu::real::{ABREAST, Real};
 
 /// A function of one number and its derivative. Where a function has a corner, the derivative is the one that PyTorch uses.
 pub(crate) trait Function: Copy + Send + Sync {
     fn value<T: Real>(x: T) -> T;
     fn derivative<T: Real>(x: T) -> T;
+
+    /// Whether [`Function::values`] is there: of functions whose chain of operations is long.
+    const ABREAST: bool = false;
+    /// [`Function::value`] of all numbers, with its bits.
+    #[inline(always)]
+    fn values<T: Real, S: Simd>(_: S, _: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
+        unreachable!("the function has no values abreast")
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -103,6 +113,15 @@ impl Function for Silu {
     fn value<T: Real>(x: T) -> T {
         x / (T::of(1.0) + (-x).exp())
     }
+    const ABREAST: bool = true;
+    #[inline(always)]
+    fn values<T: Real, S: Simd>(simd: S, mut x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
+        let (one, exps) = (T::of(1.0).splat(simd), T::exp_of_negatives(simd, x));
+        for (x, exp) in x.iter_mut().zip(exps) {
+            *x = T::quotient(simd, *x, T::sum(simd, one, exp));
+        }
+        x
+    }
     #[inline(always)]
     fn derivative<T: Real>(x: T) -> T {
         let gate = Sigmoid::value(x);
@@ -174,6 +193,36 @@ mod tests {
             check(&format!("sigmoid {x}"), Sigmoid::value(x), sigmoid, 4e-7);
             check(&format!("silu {x}"), Silu::value(x), exact * sigmoid, 5e-7);
             check(&format!("tanh {x}"), Tanh::value(x), exact.tanh(), 1e-6);
+        }
+    }
+
+    /// Numbers of all sizes and none, in as many registers as there are abreast.
+    #[test]
+    fn values_abreast_have_the_bits_of_one_number() {
+        struct Values<'a, T>(&'a mut [T]);
+        impl<T: Real> pulp::WithSimd for Values<'_, T> {
+            type Output = usize;
+            #[inline(always)]
+            fn with_simd<S: Simd>(self, simd: S) -> usize {
+                let lanes = T::lanes::<S>();
+                let load = |register: usize| T::load(simd, &self.0[register * lanes..]);
+                let values = Silu::values::<T, S>(simd, std::array::from_fn(load));
+                for (register, values) in values.into_iter().enumerate() {
+                    T::store(simd, &mut self.0[register * lanes..][..lanes], values);
+                }
+                ABREAST * lanes
+            }
+        }
+        for start in 0..400 {
+            let x: Vec<f32> = (0..256).map(|step| (start * 256 + step) as f32 / 512.0 - 100.0).collect();
+            let mut found = x.clone();
+            found[3] = f32::NAN;
+            let count = pulp::Arch::new().dispatch(Values(&mut found));
+            let same = |at: usize| if at == 3 { found[at].is_nan() } else { found[at] == Silu::value(x[at]) };
+            assert!((0..count).all(same), "from {}", x[0]);
+            let mut wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
+            let count = pulp::Arch::new().dispatch(Values(&mut wide));
+            assert!((0..count).all(|at| wide[at] == Silu::value(f64::from(x[at]))), "from {}", x[0]);
         }
     }
 

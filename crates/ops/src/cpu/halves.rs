@@ -150,6 +150,14 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
 pub(crate) trait AsStored<T>: Copy {
     fn widened(self) -> T;
     fn rounded(value: T) -> Self;
+    /// Numbers as what they are, if they are stored in the type that is computed in.
+    fn same(_: &[Self]) -> Option<&[T]> {
+        None
+    }
+    /// [`AsStored::same`] of what is written.
+    fn same_mut(_: &mut [Self]) -> Option<&mut [T]> {
+        None
+    }
 }
 
 impl<T: Real> AsStored<T> for T {
@@ -161,6 +169,14 @@ impl<T: Real> AsStored<T> for T {
     #[inline(always)]
     fn rounded(value: T) -> Self {
         value
+    }
+
+    fn same(numbers: &[T]) -> Option<&[T]> {
+        Some(numbers)
+    }
+
+    fn same_mut(numbers: &mut [T]) -> Option<&mut [T]> {
+        Some(numbers)
     }
 }
 

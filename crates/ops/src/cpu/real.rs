@@ -50,14 +50,21 @@ pub(crate) trait Real:
     fn mul_add<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>, c: Self::Register<S>)
     -> Self::Register<S>;
     fn negative<S: Simd>(simd: S, a: Self::Register<S>) -> Self::Register<S>;
+    fn quotient<S: Simd>(simd: S, a: Self::Register<S>, b: Self::Register<S>) -> Self::Register<S>;
     /// The sum of a register's numbers.
     fn sum_of<S: Simd>(simd: S, a: Self::Register<S>) -> Self;
+    /// [`Real::exp`] of the negatives of all numbers, with its bits.
+    fn exp_of_negatives<S: Simd>(simd: S, x: [Self::Register<S>; ABREAST]) -> [Self::Register<S>; ABREAST];
 }
+
+/// Registers that go through a long chain of operations together. Each operation of the chain waits for the one before; a processor that
+/// meets one chain after the other has too few places for operations that wait, and starves.
+pub(crate) const ABREAST: usize = 8;
 
 /// Implements the functions on registers for a type. [`Simd`] has them under a different name for each type.
 macro_rules! registers {
     ($number:ident, $register:ident, $lanes:ident, $splat:ident, $from:ident, $from_mut:ident, $load:ident, $store:ident,
-     $add:ident, $sub:ident, $mul:ident, $mul_add:ident, $neg:ident, $sum:ident) => {
+     $add:ident, $sub:ident, $mul:ident, $div:ident, $mul_add:ident, $neg:ident, $sum:ident) => {
         type Register<S: Simd> = S::$register;
 
         #[inline(always)]
@@ -94,6 +101,10 @@ macro_rules! registers {
         #[inline(always)]
         fn product<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
             simd.$mul(a, b)
+        }
+        #[inline(always)]
+        fn quotient<S: Simd>(simd: S, a: S::$register, b: S::$register) -> S::$register {
+            simd.$div(a, b)
         }
         #[inline(always)]
         fn mul_add<S: Simd>(simd: S, a: S::$register, b: S::$register, c: S::$register) -> S::$register {
@@ -143,6 +154,10 @@ impl Real for f32 {
         let small = self.abs() * (1.0 - square * (1.0 / 3.0 - square * (2.0 / 15.0 - square * (17.0 / 315.0))));
         (if square < 0.01 { small } else { large }).copysign(self)
     }
+    #[inline(always)]
+    fn exp_of_negatives<S: Simd>(simd: S, x: [S::f32s; ABREAST]) -> [S::f32s; ABREAST] {
+        exp_of_negatives(simd, x)
+    }
 
     registers!(
         f32,
@@ -156,6 +171,7 @@ impl Real for f32 {
         add_f32s,
         sub_f32s,
         mul_f32s,
+        div_f32s,
         mul_add_f32s,
         neg_f32s,
         reduce_sum_f32s
@@ -189,6 +205,13 @@ impl Real for f64 {
     fn tanh(self) -> Self {
         self.tanh()
     }
+    #[inline(always)]
+    fn exp_of_negatives<S: Simd>(_: S, mut x: [S::f64s; ABREAST]) -> [S::f64s; ABREAST] {
+        for x in bytemuck::cast_slice_mut::<S::f64s, f64>(&mut x) {
+            *x = Real::exp(-*x);
+        }
+        x
+    }
 
     registers!(
         f64,
@@ -202,11 +225,23 @@ impl Real for f64 {
         add_f64s,
         sub_f64s,
         mul_f64s,
+        div_f64s,
         mul_add_f64s,
         neg_f64s,
         reduce_sum_f64s
     );
 }
+
+/// ln 2 in two parts, so that a small integer times the first is exact.
+const LN_2_HIGH: f32 = 0.693_359_4;
+const LN_2_LOW: f32 = -2.121_944_4e-4;
+/// Adding 1.5 * 2^23 rounds to an integer, because floats of this size have no fractional bits. The lowest bits of the sum are then
+/// n + 127, the exponent field of 2^n, ready to be shifted into place. A conversion to an integer type would not be vectorised.
+const ROUNDING: f32 = 12_582_912.0 + 127.0;
+/// Factors of the powers of the Taylor polynomial, from the seventh to that of one.
+const FACTORS: [f32; 8] = [1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0];
+/// The furthest from zero that the argument of the exponential function may be.
+const FURTHEST: f32 = 87.0;
 
 /// The exponential function, accurate to two units in the last place, in arithmetic that compiles to vector instructions.
 ///
@@ -217,19 +252,43 @@ impl Real for f64 {
 /// function, which is slow and has the same bits.
 #[inline(always)]
 fn exp(x: f32) -> f32 {
-    // ln 2 in two parts, so that n times the first is exact.
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let x = x.clamp(-87.0, 87.0);
-    // Adding 1.5 * 2^23 rounds to an integer, because floats of this size have no fractional bits. The lowest bits of the sum are then
-    // n + 127, the exponent field of 2^n, ready to be shifted into place. A conversion to an integer type would not be vectorised.
-    const ROUNDING: f32 = 12_582_912.0 + 127.0;
+    let x = x.clamp(-FURTHEST, FURTHEST);
     let rounded = x.mul_add(std::f32::consts::LOG2_E, ROUNDING);
     let n = rounded - ROUNDING;
     let r = (-n).mul_add(LN_2_LOW, (-n).mul_add(LN_2_HIGH, x));
-    let mut polynomial = 1.0f32 / 5040.0;
-    for factor in [1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+    let [mut polynomial, factors @ ..] = FACTORS;
+    for factor in factors {
         polynomial = polynomial.mul_add(r, factor);
     }
     polynomial * f32::from_bits(rounded.to_bits() << 23)
+}
+
+/// The same of the negatives of all numbers, step by step for all registers.
+#[inline(always)]
+fn exp_of_negatives<S: Simd>(simd: S, mut x: [S::f32s; ABREAST]) -> [S::f32s; ABREAST] {
+    let (least, most) = (simd.splat_f32s(-FURTHEST), simd.splat_f32s(FURTHEST));
+    let rounding = simd.splat_f32s(ROUNDING);
+    let mut rounded = [rounding; ABREAST];
+    for (x, rounded) in x.iter_mut().zip(&mut rounded) {
+        // NaN stays NaN, as in `clamp`.
+        *x = simd.min_f32s(most, simd.max_f32s(least, simd.neg_f32s(*x)));
+        *rounded = simd.mul_add_f32s(*x, simd.splat_f32s(std::f32::consts::LOG2_E), rounding);
+    }
+    for (x, rounded) in x.iter_mut().zip(&rounded) {
+        let n = simd.sub_f32s(rounding, *rounded);
+        let high = simd.mul_add_f32s(n, simd.splat_f32s(LN_2_HIGH), *x);
+        *x = simd.mul_add_f32s(n, simd.splat_f32s(LN_2_LOW), high);
+    }
+    let mut polynomial = [simd.splat_f32s(FACTORS[0]); ABREAST];
+    for factor in &FACTORS[1..] {
+        let factor = simd.splat_f32s(*factor);
+        for (polynomial, r) in polynomial.iter_mut().zip(&x) {
+            *polynomial = simd.mul_add_f32s(*polynomial, *r, factor);
+        }
+    }
+    for (polynomial, rounded) in polynomial.iter_mut().zip(rounded) {
+        let power = simd.wrapping_dyn_shl_u32s(bytemuck::cast(rounded), simd.splat_u32s(23));
+        *polynomial = simd.mul_f32s(*polynomial, bytemuck::cast(power));
+    }
+    polynomial
 }

@@ -4,6 +4,9 @@
 //! computed both times from the map before the normalisation, in pieces that stay in the cache. That map is kept anyway, for the
 //! gradient of the normalisation. So one map is kept instead of two, and one map less is written to memory and read back.
 
+use std::marker::PhantomData;
+
+use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
 use super::normalisation::{Gradients, NormAct, PerChannel};
@@ -15,7 +18,7 @@ use crate::cpu::gemm::Threads;
 use crate::cpu::halves::{AsStored, Half};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
-use crate::cpu::real::Real;
+use crate::cpu::real::{ABREAST, Real};
 use crate::cpu::room::Room;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
@@ -230,7 +233,14 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
     type Output = ();
 
     fn run<F: Function>(self, _: F) {
-        let Self { of: PerChannel { scale, shift, .. }, factor, x, out } = self;
+        let Self { of: PerChannel { scale, shift, .. }, factor, mut x, mut out } = self;
+        if F::ABREAST
+            && let (Some(numbers), Some(values)) = (X::same(x), Y::same_mut(out))
+        {
+            let fill = FillAbreast { scale, shift, factor, x: numbers, out: values, function: PhantomData::<F> };
+            let done = Arch::new().dispatch(fill);
+            (x, out) = (&x[done..], &mut out[done..]);
+        }
         vectorised(
             #[inline(always)]
             || {
@@ -239,6 +249,37 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
                 }
             },
         );
+    }
+}
+
+/// As many numbers of a [`Fill`] as there are in whole groups of registers. Returns how many these are.
+struct FillAbreast<'a, T, F> {
+    scale: T,
+    shift: T,
+    factor: T,
+    x: &'a [T],
+    out: &'a mut [T],
+    function: PhantomData<F>,
+}
+
+impl<T: Real, F: Function> WithSimd for FillAbreast<'_, T, F> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, simd: S) -> usize {
+        let lanes = T::lanes::<S>();
+        let each = ABREAST * lanes;
+        let [scale, shift, factor] = [self.scale.splat(simd), self.shift.splat(simd), self.factor.splat(simd)];
+        for (out, x) in self.out.chunks_exact_mut(each).zip(self.x.chunks_exact(each)) {
+            let mut values = [shift; ABREAST];
+            for (value, x) in values.iter_mut().zip(x.chunks_exact(lanes)) {
+                *value = T::sum(simd, T::product(simd, T::load(simd, x), scale), shift);
+            }
+            for (value, out) in F::values::<T, S>(simd, values).into_iter().zip(out.chunks_exact_mut(lanes)) {
+                T::store(simd, out, T::product(simd, value, factor));
+            }
+        }
+        self.x.len() - self.x.len() % each
     }
 }
 
