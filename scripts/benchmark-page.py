@@ -105,6 +105,7 @@ def source(name, document=None, note=""):
 # The tables.
 
 ROWS, PEERS = "2026-11-28-cpu-rows-kindling.json", "2026-11-28-cpu-rows-pytorch.json"
+AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-28-unet-rows-kindling.json", "2026-11-28-unet-rows-pytorch.json"
 
 
@@ -209,6 +210,33 @@ def section_unet():
             f"{peer['software']['torch']}; commit {first['environment']['commit']}.*", ""]
 
 
+def rounds(rows):
+    """Rows of one network and what is done, as they were measured: a round has each variant once."""
+    found = []
+    for row in rows:
+        if not found or row["variant"] in [other["variant"] for other in found[-1]]:
+            found.append([])
+        found[-1].append(row)
+    return found
+
+
+def section_without_avx512():
+    lines = []
+    for (model, what), (ours, theirs, _) in beside_pytorch(AVX2_ROWS, AVX2_PEERS).items():
+        ours, theirs = [row for [row] in rounds(ours)], [fastest(row) for row in rounds(theirs)]
+        ratios = [rate(mine) / rate(peer) for mine, peer in zip(ours, theirs, strict=True)]
+        memory = min(map(process, ours)) / min(process(row) for row in beside_pytorch(AVX2_ROWS, AVX2_PEERS)[model, what][1])
+        lines.append([f"`{model}`", DOES[what], f"{median(list(map(rate, ours))):.2f}", f"{median(list(map(rate, theirs))):.2f}", f"{median(ratios):.2f}",
+                      ", ".join(f"{ratio:.2f}" for ratio in ratios), f"{memory:.2f}"])
+    first, peer = load(AVX2_ROWS)["rows"][0], load(AVX2_PEERS)["rows"][0]
+    return ["### Without AVX-512", "",
+            "The same on a processor with AVX2 alone, in float32: without instructions for bf16, PyTorch's three steps in it did not end in five minutes. The fastest of "
+            "eager and compiled, of U-Net in both layouts; the median of the rounds, in each of which one took turns with the other; memory the least that a process took.", "",
+            table(["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "of each round", "memory, ratio"], lines, 2), "",
+            f"*Measured: `benchmarks/{AVX2_ROWS}` and `benchmarks/{AVX2_PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows(AVX2_ROWS)}; torch "
+            f"{peer['software']['torch']}; commit {first['environment']['commit']}.*", ""]
+
+
 def section_pytorch():
     speed, memory, installed = speed_and_memory()
     first, peer = load(ROWS)["rows"][0], load(PEERS)["rows"][0]
@@ -226,7 +254,7 @@ def section_pytorch():
         parts += ["As it is installed, PyTorch uses glibc's malloc, which gives every large tensor back to the system. Earlier versions of this page compared with that:", "",
                   table(["network", "what", "PyTorch float32 as installed", "at its best", "ratio"], installed, 2), ""]
     return [*parts, f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows()}; "
-            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet()]
+            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet(), *section_without_avx512()]
 
 
 def compiled(peers=PEERS):
@@ -668,6 +696,7 @@ VERSIONS = "2026-11-26-steps-against-9716220.json"
 PROCESS = "2026-11-28-process-large-blocks.json"
 SQUARES = "2026-11-28-squares-of-four-pixels.json"
 PANELS = "2026-11-28-packed-bands-avx2.json"
+PIECES = "2026-11-28-gradients-of-pieces-avx2.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -772,6 +801,13 @@ def section_packed_bands():
                              "inference-computes-inverted-residuals-in-bands")
 
 
+def section_pieces():
+    return pairs_of_commands(PIECES, "1x1 convolutions and SiLU",
+                             "products were written to maps that had not been filled with zeros, 1x1 convolutions took both gradients of a piece while it was in the "
+                             "cache, and SiLU was computed in eight registers abreast",
+                             "own-operations-on-the-cpu")
+
+
 def pairs_of_commands(name, title, change, decision):
     """What `scripts/compare-commands.py` found before and after a change."""
     document = load(name)
@@ -816,7 +852,7 @@ def page():
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
                     section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares,
-                    section_packed_bands, section_versions,
+                    section_packed_bands, section_pieces, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

@@ -44,6 +44,13 @@ pub(crate) struct Lines<'a, T> {
     pub(crate) width: usize,
 }
 
+impl<'a, T> Lines<'a, T> {
+    /// Rows that follow each other, each one line.
+    pub(crate) fn of_rows(values: &'a [T], width: usize) -> Self {
+        Self { values, of_row: width, of_line: width, width }
+    }
+}
+
 impl<'a> Bits<'a> {
     pub(crate) fn new(half: Half, places: Room<'a, u16>) -> Self {
         Self { half, places }

@@ -139,7 +139,7 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
 }
 
 impl<T: Real> Room<'_, T> {
-    /// Writes `left * right` to some columns of the matrix whose rows lie here, `stride` places apart, and lends these columns row by row.
+    /// Writes `left * right` to some columns of the matrix whose rows lie here, `stride` places apart.
     ///
     /// # Panics
     /// If the shapes do not match, or a matrix does not lie in its slice.
@@ -149,7 +149,7 @@ impl<T: Real> Room<'_, T> {
         columns: Range<usize>,
         [left, right]: [Matrix<'_, T>; 2],
         threads: Threads,
-    ) -> Vec<&mut [T]> {
+    ) {
         assert_eq!(
             [left.rows() * stride, right.columns()],
             [self.len(), columns.len()],
@@ -161,9 +161,30 @@ impl<T: Real> Room<'_, T> {
                 gemm::write(&mut all[columns.start..], stride, left, right, threads);
             });
         }
-        // SAFETY: they have just been written.
-        let row = |row| unsafe { <[MaybeUninit<T>]>::assume_init_mut(row) };
-        self.all.chunks_exact_mut(stride).map(|places| row(&mut places[columns.clone()])).collect()
+    }
+
+    /// Calls `work` with each row of some columns, which have been written, its number, and what belongs to it in `each`.
+    ///
+    /// # Panics
+    /// If they have not been written.
+    pub(crate) fn each_row<R: Send>(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        each: &mut [R],
+        threads: Threads,
+        work: impl Fn(usize, &mut [T], &mut R) + Sync,
+    ) {
+        let written = self.blank.as_ref().is_none_or(|blank| columns.end <= blank.columns);
+        assert!(written, "these columns have been written");
+        let row = |(row, (places, each)): (usize, (&mut [MaybeUninit<T>], &mut R))| {
+            // SAFETY: they have been written, in every row.
+            work(row, unsafe { places[columns.clone()].assume_init_mut() }, each);
+        };
+        match threads {
+            Threads::One => self.all.chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
+            Threads::All => self.all.par_chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
+        }
     }
 }
 
@@ -188,13 +209,13 @@ mod tests {
             let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..60], &written, threads);
             for columns in [0..8, 8..20] {
                 assert_eq!(count(), 0);
-                let rows = blank.multiply(20, columns.clone(), factors(&columns), threads);
-                assert_eq!(rows.len(), 3);
-                for (row, numbers) in rows.into_iter().enumerate() {
-                    assert!(
-                        numbers.iter().zip(columns.clone()).all(|(number, column)| *number == element(row, column))
-                    );
-                }
+                blank.multiply(20, columns.clone(), factors(&columns), threads);
+                let mut equal = [false; 3];
+                blank.each_row(20, columns.clone(), &mut equal, threads, |row, numbers, equal| {
+                    *equal =
+                        numbers.iter().zip(columns.clone()).all(|(number, column)| *number == element(row, column));
+                });
+                assert_eq!(equal, [true; 3]);
             }
             assert_eq!(count(), 60);
             assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == element(at / 20, at % 20)));
@@ -205,6 +226,15 @@ mod tests {
             let expected = |at: usize| if at % 20 < 10 { 0.0 } else { element(at / 20, at % 20) };
             assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == expected(at)));
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "these columns have been written")]
+    fn columns_that_have_not_been_written_are_not_lent() {
+        let written = AtomicUsize::new(0);
+        let mut memory: Vec<f32> = Vec::with_capacity(6);
+        let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..6], &written, Threads::One);
+        blank.each_row(3, 0..1, &mut [(); 2], Threads::One, |_, _, ()| {});
     }
 
     #[test]

@@ -384,37 +384,45 @@ impl<'a, T: Stored> Target<'a, T> {
             (Self::Halves(bits), Filters::Packed(left), Part::Wide(right)) if left.is_one_block() => {
                 bits.multiply(stride, columns, left, as_singles(right), threads);
             }
-            _ => self.multiply_columns_then(stride, columns, (filters, right), buffer, threads, |_| {}),
+            (Self::Same(room), Filters::Plain(left), Part::Wide(right)) => {
+                room.multiply(stride, columns, [left, right], threads);
+            }
+            (Self::Same(room), ..) => {
+                filters.multiply(&mut room.numbers()[columns.start..], stride, Mode::Replace, right, threads);
+            }
+            (Self::Halves(bits), ..) => {
+                let count = columns.len();
+                buffer.resize(bits.len() / stride * count, T::of(0.0));
+                filters.multiply(buffer, count, Mode::Replace, right, threads);
+                bits.round_columns(stride, columns, &Lines::of_rows(buffer, count), threads);
+            }
         }
     }
 
-    /// Writes filters times a part of a map to some columns of the matrix whose rows lie here, `stride` elements apart, after `then` has
-    /// changed them. It gets these columns row by row: in place, or in `buffer`, from which they are rounded.
-    pub(crate) fn multiply_columns_then(
+    /// The same, where `then` changes the product before it is rounded: it gets each row of these columns, its number, and what belongs to it
+    /// in `each`.
+    #[allow(clippy::too_many_arguments)] // those of the product, and two more
+    pub(crate) fn multiply_columns_then<R: Send>(
         &mut self,
         stride: usize,
         columns: Range<usize>,
-        (filters, right): (Filters<'_, T>, Part<'_, T>),
+        product: (Filters<'_, T>, Part<'_, T>),
         buffer: &mut Vec<T>,
         threads: Threads,
-        then: impl FnOnce(Vec<&mut [T]>),
+        each: &mut [R],
+        then: impl Fn(usize, &mut [T], &mut R) + Sync,
     ) {
-        let count = columns.len();
-        match (self, filters, right) {
-            (Self::Same(places), Filters::Plain(left), Part::Wide(right)) => {
-                then(places.multiply(stride, columns, [left, right], threads));
-            }
-            (Self::Same(places), ..) => {
-                let numbers = places.numbers();
-                filters.multiply(&mut numbers[columns.start..], stride, Mode::Replace, right, threads);
-                then(numbers.chunks_exact_mut(stride).map(|row| &mut row[columns.clone()]).collect());
-            }
-            (Self::Halves(bits), ..) => {
+        if let Self::Same(_) = self {
+            self.multiply_columns(stride, columns.clone(), product, buffer, threads);
+        }
+        match self {
+            Self::Same(room) => room.each_row(stride, columns, each, threads, then),
+            Self::Halves(bits) => {
+                let (count, (filters, right)) = (columns.len(), product);
                 buffer.resize(bits.len() / stride * count, T::of(0.0));
                 filters.multiply(buffer, count, Mode::Replace, right, threads);
-                then(buffer.chunks_exact_mut(count).collect());
-                let made = Lines { values: buffer, of_row: count, of_line: count, width: count };
-                bits.round_columns(stride, columns, &made, threads);
+                Room::written(buffer).each_row(count, 0..count, each, threads, then);
+                bits.round_columns(stride, columns, &Lines::of_rows(buffer, count), threads);
             }
         }
     }

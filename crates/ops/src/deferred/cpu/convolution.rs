@@ -151,9 +151,10 @@ fn dense_backward<T: Stored>(
             let of_output = dy.copied_factor(reading.plane(), pixels.clone(), &mut wide, threads);
             of_output.add_product(dw, shape.input, columns.transposed(), threads);
             let product = (filters, of_output);
-            dx.multiply_columns_then(reading.plane(), pixels.clone(), product, &mut made, threads, |dx| {
-                absorb_piece(reading, sample, pixels.start, dx, threads, sums);
-            });
+            let absorb = |channel: usize, dx: &mut [T], sums: &mut Sums| {
+                *sums += reading.absorb(sample * shape.input + channel, pixels.start, dx);
+            };
+            dx.multiply_columns_then(reading.plane(), pixels.clone(), product, &mut made, threads, sums, absorb);
         }
     });
     (reading.finish(dx.made(), &sums), dw)
@@ -230,26 +231,7 @@ fn each_channel<E: Send>(of: &mut [E], count: usize, threads: Threads, work: imp
     }
 }
 
-/// [`Reading::absorb`] for a range of pixels of all channels of a sample, whose gradients these are, adding to the sums of each channel.
-fn absorb_piece<T: Stored>(
-    reading: &Reading<'_, T>,
-    sample: usize,
-    start: usize,
-    dx: Vec<&mut [T]>,
-    threads: Threads,
-    sums: &mut [Sums],
-) {
-    let first = sample * sums.len();
-    let absorb = |(channel, (dx, sums)): (usize, (&mut [T], &mut Sums))| {
-        *sums += reading.absorb(first + channel, start, dx);
-    };
-    match threads {
-        Threads::All => dx.into_par_iter().zip(sums).enumerate().for_each(absorb),
-        Threads::One => dx.into_iter().zip(sums).enumerate().for_each(absorb),
-    }
-}
-
-/// The same for all pixels of a sample.
+/// [`Reading::absorb`] for all pixels of a sample, whose gradients these are, adding to the sums of each channel.
 fn absorb_planes<T: Stored>(
     reading: &Reading<'_, T>,
     sample: usize,
