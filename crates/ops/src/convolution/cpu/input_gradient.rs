@@ -4,8 +4,8 @@
 //! input and output channels exchanged. With larger strides, the filters times the output's gradient give the gradient of a tile of
 //! columns, whose values are added to the pixels that they came from.
 
-use super::dense::over_samples;
 use super::filters::Filters;
+use super::samples::over_samples;
 use super::shape::Dense;
 use super::strips::Planes;
 use crate::cpu::factors;

@@ -6,6 +6,7 @@ pub(crate) mod depthwise;
 pub(crate) mod filters;
 pub(crate) mod input_gradient;
 pub(crate) mod pointwise;
+pub(crate) mod samples;
 mod scratch;
 pub(crate) mod shape;
 pub(crate) mod strips;

@@ -7,8 +7,8 @@
 
 use std::ops::Range;
 
-use super::dense::sum_over_samples;
 use super::input_gradient::InputGradient;
+use super::samples::sum_over_samples;
 use super::shape::Dense;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::apart;

@@ -3,9 +3,9 @@
 
 use burn::tensor::DType;
 
-use super::dense;
 use super::filters;
 use super::pointwise;
+use super::samples;
 use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd;
@@ -228,7 +228,7 @@ impl Way {
             None if transformed => winograd::weight_scratch(shape),
             None => shape.tile(),
         };
-        let parts = dense::parts_of_sum(shape.batch, self.at_once());
+        let parts = samples::parts_of_sum(shape.batch, self.at_once());
         parts * shape.output * shape.fan() + self.at_once() * made_in
     }
 

@@ -14,10 +14,10 @@ use super::normalisation::Gradients;
 use super::reading::Reading;
 use super::sums::Sums;
 use crate::convolution::cpu::Shape;
-use crate::convolution::cpu::dense;
 use crate::convolution::cpu::depthwise::{self, Geometry, Scratch};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
+use crate::convolution::cpu::samples;
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
@@ -87,7 +87,7 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dens
     let threads = shape.threads();
     let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
     let samples = y.parts(of_sample).into_iter().enumerate().collect();
-    dense::over_samples(threads, samples, |(sample, y)| {
+    samples::over_samples(threads, samples, |(sample, y)| {
         let mut y = y.begin(threads);
         if shape.forward_in_strips(&OfSample { reading, first: sample * shape.input }, &prepared, &mut y) {
             return;
@@ -132,7 +132,7 @@ fn dense_backward<T: Stored>(
     let samples = dx.parts(shape.in_sample()).into_iter().zip(sums.chunks_exact_mut(shape.input)).enumerate().collect();
     let size = shape.output * shape.fan();
     let to_input = InputGradient::new(shape, weight, dy.multiplies_halves());
-    let dw = dense::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
+    let dw = samples::sum_over_samples(threads, size, samples, |(sample, (dx, sums)), dw| {
         let (mut read, mut wide, mut made) = (Piece::default(), Vec::new(), Vec::new());
         let mut dx = dx.begin(threads);
         let dy = dy.chunk(sample, shape.output * shape.out_plane());
