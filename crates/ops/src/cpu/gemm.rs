@@ -12,6 +12,10 @@ use super::inner_product;
 pub(crate) use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads, apart};
 use super::real::Real;
 
+/// The most products of a sum that `gemm` 0.19.0 adds up in one go, whatever the sides of the result. Longer sums are taken in parts, other
+/// ones where both sides are 64 or less; results of one row or one column are computed in a way of their own.
+pub(crate) const IN_ONE_GO: usize = 512;
+
 /// Writes or adds `left * right` to the matrix whose rows begin `stride` elements apart in `target`. The order of the sum over the
 /// inner dimension does not depend on the number of threads.
 ///
@@ -20,6 +24,7 @@ use super::real::Real;
 ///
 /// # Panics
 /// If the shapes do not match, or a matrix does not lie in its slice.
+#[allow(unsafe_code)]
 pub(crate) fn multiply<T: Real>(
     target: &mut [T],
     stride: usize,
@@ -37,7 +42,8 @@ pub(crate) fn multiply<T: Real>(
     {
         return inner_product::multiply(bytemuck::cast_slice_mut(target), stride, mode, left, right, threads);
     }
-    product(target.as_mut_ptr(), stride, mode, left, right, threads);
+    // SAFETY: the factors and the product have been checked, and the target is borrowed exclusively.
+    unsafe { product(target.as_mut_ptr(), stride, mode, left, right, threads) }
 }
 
 /// Writes `left * right` to places that may be blank, as [`multiply`] with [`Mode::Replace`]. The factors are those of convolutions, whose
@@ -45,6 +51,7 @@ pub(crate) fn multiply<T: Real>(
 ///
 /// # Panics
 /// As [`multiply`].
+#[allow(unsafe_code)]
 pub(crate) fn write<T: Real>(
     target: &mut [MaybeUninit<T>],
     stride: usize,
@@ -53,7 +60,8 @@ pub(crate) fn write<T: Real>(
     threads: Threads,
 ) {
     if check(target.len(), stride, left, right) {
-        product(target.as_mut_ptr().cast(), stride, Mode::Replace, left, right, threads);
+        // SAFETY: as in [`multiply`]; what is replaced need not have been written.
+        unsafe { product(target.as_mut_ptr().cast(), stride, Mode::Replace, left, right, threads) }
     }
 }
 
@@ -122,13 +130,17 @@ pub fn small_product() -> u64 {
     gemm_common::gemm::get_threading_threshold() as u64
 }
 
-/// # Safety argument
-/// `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
+/// Writes or adds `left * right`.
+///
+/// # Safety
+/// [`check`] has passed for the slice that begins at `target`, which is borrowed exclusively, and written unless it is replaced.
+///
+/// That is enough: `gemm` reads `left` and `right` at `row * strides[0] + column * strides[1]` for rows and columns of their shapes and
 /// writes `target` at `row * stride + column`. [`check`] has asserted that the last of each lies in its slice, and
-/// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow of both callers keeps
+/// strides are not negative, so all do. `columns <= stride` keeps the rows of the target apart, the exclusive borrow keeps
 /// it apart from the factors, and elements are plain numbers. `Replace` never reads what was in the target, so that it may be blank.
 #[allow(unsafe_code)]
-fn product<T: Real>(
+unsafe fn product<T: Real>(
     target: *mut T,
     stride: usize,
     mode: Mode,

@@ -191,17 +191,6 @@ impl<'a, T: Stored> Source<'a, T> {
         }
     }
 
-    /// The same in `buffer` in any case, in rows that do not compete for the same lines of the cache ([`apart`]).
-    pub(crate) fn copied_columns<'b>(
-        self,
-        stride: usize,
-        columns: Range<usize>,
-        buffer: &'b mut Vec<T>,
-        threads: Threads,
-    ) -> Matrix<'b, T> {
-        self.in_rows(stride, columns.clone(), apart(columns.len()), buffer, threads)
-    }
-
     /// Copies some columns to rows that begin so many numbers apart.
     fn in_rows<'b>(
         self,
@@ -257,7 +246,8 @@ impl<'a, T: Stored> Source<'a, T> {
         }
     }
 
-    /// The same for columns that several products read: a copy ([`Source::copied_columns`]) unless they are taken as they are stored.
+    /// The same for columns that several products read: unless they are taken as they are stored, they are copied to rows that do not compete
+    /// for the same lines of the cache ([`apart`]).
     pub(crate) fn copied_factor<'b>(
         self,
         stride: usize,
@@ -270,7 +260,7 @@ impl<'a, T: Stored> Source<'a, T> {
     {
         match self.multiplies_halves() {
             true => self.factor(stride, columns, buffer, threads),
-            false => Part::Wide(self.copied_columns(stride, columns, buffer, threads)),
+            false => Part::Wide(self.in_rows(stride, columns.clone(), apart(columns.len()), buffer, threads)),
         }
     }
 
@@ -317,7 +307,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// Divides the elements into chunks of `size`.
     pub(crate) fn chunks(self, size: usize) -> Vec<Self> {
         match self {
-            Self::Same(places) => places.chunks(size).into_iter().map(Self::Same).collect(),
+            Self::Same(room) => room.chunks(size).into_iter().map(Self::Same).collect(),
             Self::Halves(bits) => bits.chunks(size).into_iter().map(Self::Halves).collect(),
         }
     }
@@ -325,7 +315,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// The same elements, for as long as they are borrowed.
     pub(crate) fn again(&mut self) -> Target<'_, T> {
         match self {
-            Self::Same(places) => Target::Same(places.again()),
+            Self::Same(room) => Target::Same(room.again()),
             Self::Halves(bits) => Target::Halves(bits.again()),
         }
     }
@@ -346,7 +336,7 @@ impl<'a, T: Stored> Target<'a, T> {
     /// The elements as numbers that can be written to: themselves, or in `buffer`, from which [`Target::close`] rounds them.
     pub(crate) fn open<'b>(&'b mut self, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
         match self {
-            Self::Same(places) => places.numbers(),
+            Self::Same(room) => room.numbers(),
             Self::Halves(bits) => {
                 if before == Before::Zeros {
                     buffer.clear();
@@ -440,7 +430,7 @@ impl<'a, T: Stored> Target<'a, T> {
 
     fn pieces(self, before: Before, work: &mut dyn FnMut(usize, &mut [T])) {
         match self {
-            Self::Same(mut places) => work(0, places.numbers()),
+            Self::Same(mut room) => work(0, room.numbers()),
             Self::Halves(bits) => bits.in_pieces(before, work),
         }
     }

@@ -6,7 +6,7 @@ use burn::tensor::DType;
 
 use crate::convolution::cpu::depthwise::Geometry;
 use crate::cpu::factors::multiplies_as_stored;
-use crate::cpu::gemm::apart;
+use crate::cpu::gemm::{IN_ONE_GO, apart};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::panels;
 
@@ -47,13 +47,16 @@ impl InvertedResidualShape {
         bytes >= LARGE && height * width >= PIXELS && self.keeps_orders()
     }
 
-    /// Whether the matrix products of bands add up in the order of those of whole maps, and of any other bands. `gemm` 0.19.0 takes sums
-    /// of more than 512 products in parts, other ones where both sides of the result are 64 or less, and results of one row or
-    /// one column in a way of their own.
+    /// Whether the matrix products of bands add up in the order of those of whole maps, and of any other bands ([`IN_ONE_GO`]).
     fn keeps_orders(&self) -> bool {
         let ([input, _, width], [channels, _, columns]) = (self.input, self.middle);
-        let project = self.output == 0 || channels <= 512 || self.output > 64;
-        width > 1 && columns > 1 && channels.is_multiple_of(CHANNELS) && input <= 512 && self.output != 1 && project
+        let project = self.output == 0 || channels <= IN_ONE_GO || self.output > 64;
+        width > 1
+            && columns > 1
+            && channels.is_multiple_of(CHANNELS)
+            && input <= IN_ONE_GO
+            && self.output != 1
+            && project
     }
 
     /// Whether maps of a format are computed in bands: float32, float64, and bf16 where it is multiplied as it is stored.

@@ -19,7 +19,7 @@ use super::shape::Dense;
 use super::strips::{Channels, Planes, Strips};
 use super::winograd;
 use crate::cpu::factors::{self, Part};
-use crate::cpu::gemm::{Matrix, Threads};
+use crate::cpu::gemm::{IN_ONE_GO, Matrix, Threads};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
@@ -217,10 +217,9 @@ impl Dense {
     }
 
     /// Columns of a product of whole maps that are computed at a time. One thread takes as many as stay in its cache, unless that would change
-    /// the order of a sum: `gemm` 0.19.0 takes sums of more than 512 products in parts, other ones of small results, and results of one
-    /// column in a way of their own. All threads together take all.
+    /// the order of a sum ([`IN_ONE_GO`]). All threads together take all.
     fn columns_at_once(&self) -> usize {
-        let keeps_order = self.input.max(self.output) <= 512 && self.out_plane() % pointwise::PIXELS != 1;
+        let keeps_order = self.input.max(self.output) <= IN_ONE_GO && self.out_plane() % pointwise::PIXELS != 1;
         if self.threads() == Threads::One && keeps_order { pointwise::PIXELS } else { self.out_plane() }
     }
 

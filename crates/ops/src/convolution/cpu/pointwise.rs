@@ -78,9 +78,9 @@ impl Dense {
         let (x, dy) = (x.chunk(sample, self.in_sample()), dy.chunk(sample, self.output * plane));
         let (mut from_x, mut from_dy) = (Vec::new(), Vec::new());
         for pixels in self.pieces(piece(self)) {
-            let of_input = x.copied_columns(plane, pixels.clone(), &mut from_x, threads);
-            let of_output = Part::Wide(dy.copied_columns(plane, pixels.clone(), &mut from_dy, threads));
-            of_output.add_product(dw, self.input, Part::Wide(of_input).transposed(), threads);
+            let of_input = x.copied_factor(plane, pixels.clone(), &mut from_x, threads);
+            let of_output = dy.copied_factor(plane, pixels.clone(), &mut from_dy, threads);
+            of_output.add_product(dw, self.input, of_input.transposed(), threads);
             with(pixels, of_output);
         }
     }
