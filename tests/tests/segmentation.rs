@@ -109,7 +109,8 @@ fn a_run_that_is_killed_and_resumed_ends_with_the_same_bits() {
 
 /// Runs with these flags again, with other threads and with another micro-batch.
 fn threads_and_micro_batch_change_no_bit(bench: &Bench, flags: &str, straight: &Path) {
-    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2")] {
+    let recomputed = "--activation-checkpointing blocks";
+    for (name, other) in [("workers", "--workers 3"), ("micro", "--micro-batch 2"), ("recomputed", recomputed)] {
         let flags = Flags::of(flags).with(other).to_string();
         assert_same_bits(straight, &bench.run(name, &flags, ""), other);
     }
@@ -117,10 +118,12 @@ fn threads_and_micro_batch_change_no_bit(bench: &Bench, flags: &str, straight: &
 
 #[test]
 fn threads_of_the_loader_and_the_micro_batch_change_no_bit() {
-    let bench = Bench::for_model(UNET, EACH);
-    let flags = flags("--max-steps 4 --ghost-batch-size 2 --augment light");
-    let straight = bench.run("straight", &flags, "");
-    threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
+    for precision in ["f32", "bf16"] {
+        let bench = Bench::for_model(UNET, EACH);
+        let flags = flags(&format!("--max-steps 4 --ghost-batch-size 2 --augment light --precision {precision}"));
+        let straight = bench.run("straight", &flags, "");
+        threads_and_micro_batch_change_no_bit(&bench, &flags, &straight);
+    }
 }
 
 /// A mean over images or over groups is cut between these alone.

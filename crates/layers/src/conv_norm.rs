@@ -99,6 +99,11 @@ impl ConvNorm {
         self.describe_with(input, trace, Trace::rebuilt)
     }
 
+    /// Describes [`ConvNorm::pass_enlarged`], from the enlarged map with what is beside it.
+    pub fn describe_enlarged(&self, input: Value, trace: &mut Trace) -> Value {
+        self.describe_with(input, trace, Trace::enlarged)
+    }
+
     fn describe_with(&self, input: Value, trace: &mut Trace, note: impl FnOnce(&mut Trace, Value)) -> Value {
         let output = trace.scope("conv", |trace| self.conv.describe(input, trace));
         note(trace, output);

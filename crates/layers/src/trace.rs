@@ -185,6 +185,9 @@ pub struct LayerTrace {
     /// Whether inference on the CPU stores no output, because the layer is a part of a larger operation
     /// ([`kindling_ops::inverted_residual()`]).
     pub inside: bool,
+    /// Whether it may enlarge its input while it reads it, and read what is beside that input as it is
+    /// ([`crate::Conv2d::read_enlarged`]).
+    pub enlarges: bool,
 }
 
 /// The layers of a model in the order they run, for one image of a given shape.
@@ -250,6 +253,7 @@ impl Trace {
             activations,
             rebuilt: false,
             inside: false,
+            enlarges: false,
         });
         Value { map: output, id: self.layers.len() }
     }
@@ -276,6 +280,13 @@ impl Trace {
     pub fn rebuilt(&mut self, value: Value) {
         if let Some(layer) = value.id.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
             layer.rebuilt = true;
+        }
+    }
+
+    /// Records that the convolution that produced a value may enlarge its input while it reads it.
+    pub fn enlarged(&mut self, value: Value) {
+        if let Some(layer) = value.id.checked_sub(1).and_then(|index| self.layers.get_mut(index)) {
+            layer.enlarges = true;
         }
     }
 

@@ -2,7 +2,7 @@
 //! over filters rounded to bf16, elsewhere over filters as they are.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData, bf16};
-use kindling_ops::{Places, conv, multiplies_bf16};
+use kindling_ops::{Places, conv, convolves_enlarged, dense_of_enlarged, multiplies_bf16};
 use kindling_random::Purpose;
 use rand::RngExt;
 
@@ -153,6 +153,147 @@ fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_fil
     ];
     for (number, case) in cases.iter().enumerate() {
         check(case, 10 * number as u64, |w| if multiplies_bf16() { rounded(w) } else { w.to_vec() });
+    }
+}
+
+/// A convolution of an enlarged map `[batch, channels, height, width]`, with so many channels beside it.
+#[derive(Clone, Copy, Debug)]
+struct Enlarged {
+    map: [usize; 4],
+    beside: usize,
+    output: usize,
+}
+
+/// One channel and many, even and odd numbers of them, in the map, beside it and in the output; nothing beside; rows and columns that are even,
+/// odd, and fewer than a strip has; several strips.
+const ENLARGED: [Enlarged; 6] = [
+    Enlarged { map: [1, 1, 1, 16], beside: 0, output: 1 },
+    Enlarged { map: [2, 5, 6, 17], beside: 3, output: 4 },
+    Enlarged { map: [3, 32, 9, 20], beside: 0, output: 17 },
+    Enlarged { map: [1, 70, 40, 37], beside: 20, output: 33 },
+    Enlarged { map: [2, 4, 75, 64], beside: 1, output: 9 },
+    Enlarged { map: [2, 130, 16, 16], beside: 24, output: 50 },
+];
+
+/// Those cases on a processor that multiplies numbers of bf16; no other convolves maps that are to be enlarged.
+fn enlarged() -> Vec<Enlarged> {
+    ENLARGED.into_iter().filter(|_| multiplies_bf16()).collect()
+}
+
+impl Enlarged {
+    fn shape_of_beside(&self) -> [usize; 4] {
+        let [batch, _, height, width] = self.map;
+        [batch, self.beside, 2 * height, 2 * width]
+    }
+
+    /// The convolution of the map that has been enlarged, with what is beside it.
+    fn whole(&self) -> Case {
+        let [batch, channels, height, width] = self.map;
+        Case::new([batch, channels + self.beside, 2 * height, 2 * width], self.output, 3, 1)
+    }
+
+    /// Of a place in the map that has been enlarged and what is beside it, the place in the map, or in what is beside it.
+    fn place(&self, place: usize) -> Result<usize, usize> {
+        let [_, channels, height, width] = self.map;
+        let (of_map, of_beside) = (4 * height * width * channels, 4 * height * width * self.beside);
+        let (sample, place) = (place / (of_map + of_beside), place % (of_map + of_beside));
+        if place >= of_map {
+            return Err(sample * of_beside + place - of_map);
+        }
+        let (channel, place) = (place / (4 * height * width), place % (4 * height * width));
+        let (row, column) = (place / (2 * width) / 2, place % (2 * width) / 2);
+        Ok(((sample * channels + channel) * height + row) * width + column)
+    }
+}
+
+/// Filters whose sums over taps have few digits, so that bf16 has them all.
+fn short(seed: u64, count: usize) -> Vec<f32> {
+    let mut rng = kindling_random::rng(24, Purpose::Display, 0, seed);
+    (0..count).map(|_| f32::from(rng.random_range(-16i8..=16)) / 16.0).collect()
+}
+
+/// Filters have few digits here, so rounding their sums changes nothing.
+#[test]
+fn convolutions_of_enlarged_maps_and_their_gradients_equal_the_sums_over_the_enlarged_map() {
+    for (number, case) in enlarged().iter().enumerate() {
+        let (device, seed) = (Device::flex().autodiff(), 100 * number as u64);
+        let (whole, count) = (case.whole(), |shape: [usize; 4]| shape.iter().product::<usize>());
+        let tensor = |values: &[f32], shape: [usize; 4]| {
+            Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), &device)
+        };
+        let half = |values: &[f32], shape: [usize; 4]| tensor(values, shape).cast(FloatDType::BF16).detach();
+        let [x, others, dy] = [case.map, case.shape_of_beside(), whole.made()]
+            .map(|shape| rounded(&random(seed + shape[1] as u64, count(shape))));
+        let w = short(seed + 3, count(whole.filters()));
+        let (map, filters) = (half(&x, case.map).require_grad(), tensor(&w, whole.filters()).require_grad());
+        let beside = (case.beside > 0).then(|| half(&others, case.shape_of_beside()).require_grad());
+        assert!(convolves_enlarged(&map, whole.places.out));
+        let y = dense_of_enlarged(map.clone(), beside.clone(), filters.clone());
+        let mut gradients = (y.clone() * half(&dy, whole.made())).sum().backward();
+
+        let sums = |count: usize| vec![Sum::default(); count];
+        let (mut of_y, mut of_w) = (sums(dy.len()), sums(w.len()));
+        let (mut of_x, mut of_others) = (sums(x.len()), sums(others.len()));
+        whole.products(|o, i, k| {
+            let (value, of_value) = match case.place(i) {
+                Ok(place) => (x[place], &mut of_x[place]),
+                Err(place) => (others[place], &mut of_others[place]),
+            };
+            of_value.add(w[k], dy[o]);
+            of_y[o].add(w[k], value);
+            of_w[k].add(dy[o], value);
+        });
+        near(&format!("{case:?} y"), y.inner(), &of_y);
+        near(&format!("{case:?} dx"), map.grad_remove(&mut gradients).expect("a gradient"), &of_x);
+        near(&format!("{case:?} dw"), filters.grad_remove(&mut gradients).expect("a gradient"), &of_w);
+        if let Some(beside) = beside {
+            near(&format!("{case:?} beside"), beside.grad_remove(&mut gradients).expect("a gradient"), &of_others);
+        }
+    }
+}
+
+/// The result for an image, and the gradients of a batch, do not depend on which images are computed together, nor on the threads.
+#[test]
+fn the_bits_of_an_enlarged_image_do_not_depend_on_its_batch() {
+    for case in enlarged() {
+        let (case, device) =
+            (Enlarged { map: [5, case.map[1], case.map[2], case.map[3]], ..case }, Device::flex().autodiff());
+        let tensor = |seed: u64, shape: [usize; 4]| {
+            let values = random(seed, shape.iter().product());
+            Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+        };
+        let half = |seed, shape| tensor(seed, shape).cast(FloatDType::BF16).detach();
+        let (x, others, w) = (
+            half(1, case.map),
+            half(2, case.shape_of_beside().map(|size| size.max(1))),
+            tensor(3, case.whole().filters()),
+        );
+        let run = |threads: usize, images: std::ops::Range<usize>| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+            let of = |map: &Tensor<4>| map.clone().narrow(0, images.start, images.len()).detach().require_grad();
+            pool.install(|| {
+                let (map, filters) = (of(&x), w.clone().detach().require_grad());
+                let beside = (case.beside > 0).then(|| of(&others));
+                let y = dense_of_enlarged(map.clone(), beside.clone(), filters.clone());
+                let mut gradients = (y.clone() * y.clone().detach()).sum().backward();
+                let mut bits = |of: &Tensor<4>| {
+                    of.grad_remove(&mut gradients).expect("a gradient").into_data().as_bytes().to_vec()
+                };
+                let of_filters = bits(&filters);
+                let of_maps = [Some(map), beside].into_iter().flatten().map(|map| bits(&map)).collect::<Vec<_>>();
+                (y.inner().into_data().as_bytes().to_vec(), of_maps, of_filters)
+            })
+        };
+        let whole = run(2, 0..5);
+        for threads in [1, 3] {
+            assert!(run(threads, 0..5) == whole, "{case:?}, {threads} threads");
+            let alone: Vec<_> = (0..5).map(|image| run(threads, image..image + 1)).collect();
+            assert!(alone.iter().flat_map(|image| image.0.clone()).collect::<Vec<u8>>() == whole.0, "{case:?}: output");
+            for (map, expected) in whole.1.iter().enumerate() {
+                let joined: Vec<u8> = alone.iter().flat_map(|image| image.1[map].clone()).collect();
+                assert!(joined == *expected, "{case:?}: gradient of map {map}");
+            }
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
     Activation, Backbone, BatchNormConfig, BiasedConv2d, Checkpointing, Conv2dConfig, ConvNorm, ConvNormConfig,
-    Interpolation, Segmenter, describe_resized, precision, resized,
+    Enlarged, Interpolation, Segmenter, describe_resized, precision,
 };
 
 use crate::encoder::Encoder;
@@ -124,7 +124,7 @@ impl Segmenter for Unet {
         let (Some(block), Some(x)) = (self.decoder.get(index), maps.pop()) else { return maps };
         let x = match (part, parts) {
             (0, 1) => block.forward(take_skip(x, &mut maps)),
-            (0, _) => block.conv1.conv.forward(take_skip(x, &mut maps)),
+            (0, _) => block.conv1.conv.read_enlarged(take_skip(x, &mut maps)),
             _ => block.after_conv1(x),
         };
         if part + 1 == parts && index + 1 == self.decoder.len() {
@@ -157,21 +157,17 @@ fn parts_of_block(checkpointing: Checkpointing) -> usize {
     if checkpointing == Checkpointing::Blocks { 2 } else { 1 }
 }
 
-/// Enlarges `x` to the size of the last of `maps`, and appends this to its channels; or to that of the images, which are the first, if
-/// there are no others.
-fn take_skip(x: Tensor<4>, maps: &mut Vec<Tensor<4>>) -> Tensor<4> {
-    let skip = if maps.len() > 1 { maps.pop() } else { None };
-    let [_, _, height, width] = skip.as_ref().unwrap_or(&maps[0]).dims();
-    let x = resized(x, [height, width], Interpolation::Nearest);
-    match skip {
-        Some(skip) => Tensor::cat(vec![x, skip], 1),
-        None => x,
-    }
+/// `x` to be enlarged to the size of the last of `maps`, which is appended to its channels; or to that of the images, which are the first,
+/// if there are no others.
+fn take_skip(x: Tensor<4>, maps: &mut Vec<Tensor<4>>) -> Enlarged {
+    let beside = if maps.len() > 1 { maps.pop() } else { None };
+    let [_, _, height, width] = beside.as_ref().unwrap_or(&maps[0]).dims();
+    Enlarged { x, size: [height, width], beside }
 }
 
 impl DecoderBlock {
-    fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        self.conv2.pass(self.conv1.pass(x.into())).whole()
+    fn forward(&self, x: Enlarged) -> Tensor<4> {
+        self.conv2.pass(self.conv1.pass_enlarged(x)).whole()
     }
 
     /// The rest of the block, from the output of its first convolution.
@@ -186,7 +182,7 @@ impl DecoderBlock {
             let channels = x.map.channels + skip.map.channels;
             x = trace.apply("concat", Op::Concat, &[x, skip], FeatureMap { channels, ..x.map });
         }
-        let x = trace.scope("conv1", |trace| self.conv1.describe(x, trace));
+        let x = trace.scope("conv1", |trace| self.conv1.describe_enlarged(x, trace));
         trace.scope("conv2", |trace| self.conv2.describe(x, trace))
     }
 }

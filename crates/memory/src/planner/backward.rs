@@ -28,6 +28,7 @@ impl Pass<'_> {
         }
         match node.kind {
             Kind::Dense { .. } | Kind::Pointwise => self.dense(index, gradient, &mut kept),
+            Kind::Enlarging => self.enlarging_backward(index, gradient, &mut kept),
             Kind::Multiply => return self.multiply(index, gradient, kept),
             Kind::Activation(_) => return self.activation(index, gradient, kept),
             Kind::Depthwise { .. } => {
@@ -223,6 +224,25 @@ impl Pass<'_> {
                 self.give(input, made, false);
             }
         }
+        self.end_scratch(copy);
+    }
+
+    /// Both maps are let go of before the gradients of their sizes are made.
+    fn enlarging_backward(&mut self, index: usize, gradient: Held, kept: &mut Vec<Held>) {
+        let node = &self.graph.nodes[index];
+        let scratch = self.enlarging(index);
+        let copy = self.scratch(self.copy_of_view(gradient, node.output));
+        if !node.params.is_empty() {
+            self.ledger.burst(scratch.weight_gradient() as u64);
+            self.weight_gradients(index);
+        }
+        kept.drain(..).for_each(|held| self.ledger.release(held.buffer));
+        let works = [scratch.input_gradient(), scratch.beside_gradient()];
+        let mut made = Vec::new();
+        for (&input, work) in node.inputs.iter().zip(works).filter(|(input, _)| self.graph.wants_gradient[**input]) {
+            made.push((input, self.computed(input, work as u64)));
+        }
+        made.into_iter().for_each(|(input, made)| self.give(input, made, false));
         self.end_scratch(copy);
     }
 

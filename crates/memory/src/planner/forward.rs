@@ -3,7 +3,7 @@
 use burn::tensor::DType;
 use kindling_layers::Activation;
 use kindling_layers::trace::FeatureMap;
-use kindling_ops::{ConvScratch, channels_at_once, inferred_apart};
+use kindling_ops::{ConvScratch, EnlargedScratch, channels_at_once, inferred_apart};
 
 use super::Target;
 use super::cuda;
@@ -35,6 +35,12 @@ impl Pass<'_> {
                 } else {
                     self.computed(node.output, self.convolved(index) + view)
                 }
+            }
+            Kind::Enlarging => {
+                let views = inputs.iter().zip(&node.inputs).map(|(held, value)| self.copy_of_view(*held, *value));
+                let scratch = views.sum::<u64>() + self.enlarging(index).forward() as u64;
+                keep.extend(inputs.iter().map(|held| self.retained(*held)).collect::<Vec<_>>());
+                self.computed(node.output, scratch)
             }
             Kind::Linear => {
                 keep.push(self.retained(first));
@@ -252,6 +258,19 @@ impl Pass<'_> {
             before,
             threads: self.threads(),
             format: if self.on_cuda() { DType::F32 } else { self.format() },
+        }
+    }
+
+    /// A convolution that enlarges its input.
+    pub(super) fn enlarging(&self, index: usize) -> EnlargedScratch {
+        let node = &self.graph.nodes[index];
+        let FeatureMap { channels, height, width } = self.graph.maps[node.inputs[0]];
+        EnlargedScratch {
+            batch: self.situation.micro_batch,
+            input: [channels, height, width],
+            beside: node.inputs.get(1).map_or(0, |beside| self.graph.maps[*beside].channels),
+            output: self.graph.maps[node.output].channels,
+            threads: self.threads(),
         }
     }
 

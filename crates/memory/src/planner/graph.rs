@@ -5,7 +5,7 @@ use kindling_layers::trace::{FeatureMap, LayerTrace, Op, Trace};
 use kindling_layers::{Activation, Freeze};
 
 use super::node::{Kind, Node, Place};
-use super::reading;
+use super::{Situation, enlarging, reading};
 
 /// The operations in the order they run forward.
 #[derive(Clone, Debug)]
@@ -24,9 +24,12 @@ pub(super) struct Graph {
 }
 
 impl Graph {
-    /// The operations that run, on every device that can be planned for.
-    pub(super) fn of_run(trace: &Trace, freeze: Freeze) -> Self {
-        Self::of(trace, freeze).with_deferred_maps()
+    /// The operations that run.
+    pub(super) fn of_run(trace: &Trace, situation: &Situation) -> Self {
+        let mut graph = Self::of(trace, situation.freeze);
+        reading::defer_maps(&mut graph.nodes);
+        enlarging::read_before(&mut graph.nodes, &graph.maps, situation);
+        graph.with_levels()
     }
 
     pub(super) fn of(trace: &Trace, freeze: Freeze) -> Self {
@@ -77,14 +80,14 @@ impl Graph {
                 reads: false,
                 rebuilt: described.rebuilt,
                 inside: described.inside,
+                enlarges: described.enlarges,
             });
         }
         Self { nodes, maps, wants_gradient, tensors: all, statistics, product }
     }
 
-    /// The same graph with deferred normalisation: normalised maps that are only read are not computed.
-    fn with_deferred_maps(mut self) -> Self {
-        reading::defer_maps(&mut self.nodes);
+    /// The same graph with the levels of the operations that are left.
+    fn with_levels(mut self) -> Self {
         let mut levels = vec![0; self.maps.len()];
         for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Deferred) {
             node.level = 1 + node.inputs.iter().map(|input| levels[*input]).max().unwrap_or(0);

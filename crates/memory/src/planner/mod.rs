@@ -11,6 +11,7 @@
 mod backward;
 mod bands;
 mod cuda;
+mod enlarging;
 mod exchange;
 mod forward;
 mod graph;
@@ -264,7 +265,7 @@ pub fn least_of_inference(trace: &Trace, element_bytes: usize) -> u64 {
 /// A step, from its state to its update.
 fn simulate(trace: &Trace, situation: &Situation) -> Ledger {
     let situation = &situation.as_computed();
-    let graph = Graph::of_run(trace, situation.freeze);
+    let graph = Graph::of_run(trace, situation);
     let mut ledger = Ledger::default();
     update::hold_state(&graph, situation, &mut ledger);
     pass::micro_batch(&graph, situation, &mut ledger);
@@ -353,7 +354,7 @@ fn last_that_fits(count: usize, memory: u64, predicted: impl Fn(usize) -> Predic
 
 /// What each layer keeps for the backward pass if nothing is recomputed, in the order in which layers run.
 pub fn by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerMemory> {
-    let graph = Graph::of_run(trace, situation.freeze);
+    let graph = Graph::of_run(trace, situation);
     let situation = Situation { checkpointing: Checkpointing::None, ..situation.as_computed() };
     let of_layers = pass::kept_by_layer(&graph, &situation);
     let describe = |(layer, (kept, workspace)): (usize, (u64, u64))| {

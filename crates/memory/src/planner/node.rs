@@ -17,6 +17,8 @@ pub(super) enum Kind {
         reach: usize,
         stride: usize,
     },
+    /// A 3x3 convolution that enlarges its first input while it reads it, and has the channels of a second one beside.
+    Enlarging,
     /// A matrix product.
     Pointwise,
     /// Normalisation and activation.
@@ -73,4 +75,6 @@ pub(super) struct Node {
     pub(super) rebuilt: bool,
     /// Whether inference on the CPU computes it as a part of a later operation, and does not store its output.
     pub(super) inside: bool,
+    /// Whether it may be of the kind [`Kind::Enlarging`].
+    pub(super) enlarges: bool,
 }

@@ -326,11 +326,26 @@ impl<'a> Pass<'a> {
                     false => {}
                 }
                 // The logits are read while their gradient is made.
+                if is_map && self.halves() {
+                    return self.start_gradient_of_halves(value, logits);
+                }
                 let buffer = self.make(self.map_bytes(value));
                 free(self);
                 buffer
             }
         };
+        self.gradients[value] = Some(Held { buffer, view: false });
+    }
+
+    /// The loss of logits of a half format is computed from a copy in float32, and so is its gradient, which is rounded then.
+    fn start_gradient_of_halves(&mut self, value: usize, logits: Option<Held>) {
+        let bytes = self.map_bytes(value) / self.situation.precision.bytes() as u64 * WEIGHT_BYTES;
+        let copy = self.make(bytes);
+        logits.into_iter().for_each(|logits| self.ledger.release(logits.buffer));
+        let gradient = self.make(bytes);
+        self.ledger.release(copy);
+        let buffer = self.make(self.map_bytes(value));
+        self.ledger.release(gradient);
         self.gradients[value] = Some(Held { buffer, view: false });
     }
 

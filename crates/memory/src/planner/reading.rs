@@ -46,7 +46,7 @@ fn readers(nodes: &[Node], index: usize) -> Option<Vec<usize>> {
     (near && found.iter().any(|reader| convolves(&nodes[*reader]))).then_some(found)
 }
 
-fn readers_of(nodes: &[Node], value: usize) -> Vec<usize> {
+pub(super) fn readers_of(nodes: &[Node], value: usize) -> Vec<usize> {
     (0..nodes.len()).filter(|index| nodes[*index].inputs.contains(&value)).collect()
 }
 
@@ -94,7 +94,7 @@ fn activate(nodes: &mut [Node], sum: usize) {
 }
 
 /// Turns an operation into one that does nothing, and returns its parameters.
-fn leave_out(node: &mut Node) -> Vec<u64> {
+pub(super) fn leave_out(node: &mut Node) -> Vec<u64> {
     node.kind = Kind::Deferred;
     node.inputs.clear();
     std::mem::take(&mut node.params)

@@ -203,7 +203,7 @@ fn after_a_micro_batch_only_its_gradients_are_left() {
     let input = FeatureMap::square(3, 128);
     for trace in [trace(), Trace::of(&WithDecoder, input), Trace::of(&WithAuxiliary, input)] {
         for situation in situations(4) {
-            let graph = Graph::of_run(&trace, situation.freeze);
+            let graph = Graph::of_run(&trace, &situation);
             let mut ledger = Ledger::default();
             pass::micro_batch(&graph, &situation.as_computed(), &mut ledger);
             let left = [Part::Activations, Part::Workspace, Part::Gradients].map(|part| ledger.live(part));
@@ -219,7 +219,7 @@ fn several_processes_hold_what_the_exchange_takes_and_read_their_share() {
     use kindling_processes::reduce::Held;
 
     let trace = trace();
-    let graph = Graph::of_run(&trace, Freeze::None);
+    let graph = Graph::of_run(&trace, &Situation::whole_batch(1, CPU));
     let numbers = update::gradients(&graph).sum::<u64>() / WEIGHT_BYTES + graph.statistics.iter().sum::<u64>();
     for target in [CPU, Target::Cuda] {
         let of = |processes, groups: usize, mixes| {
@@ -314,9 +314,51 @@ fn a_map_from_the_middle_of_a_stage_stays_until_the_decoder_reads_it() {
     assert_eq!((prediction.phase, prediction.activations), (Phase::Backward, 4 * (entering + inside + 2 * logits)));
 }
 
+/// A block of a U-Net's decoder: a map of 8 channels and 20x20 pixels is enlarged, one of 4 is appended, and a convolution goes over both.
+struct WithEnlarged;
+
+impl Describe for WithEnlarged {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let (skip, x) = trace.scope("encoder", |trace| {
+            let skip = trace.scope("stem", |trace| conv(trace, input, 4, 3, 1, false));
+            (skip, trace.scope("stages.0.0", |trace| conv(trace, skip, 8, 3, 2, false)))
+        });
+        trace.scope("decoder.0", |trace| {
+            let size = FeatureMap { channels: 8, ..skip.map };
+            let enlarged = trace.apply("upsample", Op::Upsample { factor: 2 }, &[x], size);
+            let both = trace.apply("concat", Op::Concat, &[enlarged, skip], FeatureMap { channels: 12, ..skip.map });
+            let padding = Zeros { before: [1; 2], after: [1; 2] };
+            let op = Op::Conv { kernel: 3, stride: 1, dilation: 1, groups: 1, padding };
+            let map = FeatureMap { channels: 16, ..skip.map };
+            let made = trace.scope("conv1.conv", |trace| trace.push(op, &[both], map, 16 * 12 * 9));
+            trace.enlarged(made);
+            made
+        })
+    }
+}
+
+/// A convolution that enlarges its input keeps this map, and the one beside it, which is kept for another one already; any other keeps both as one
+/// map of the larger size. Which it is depends on the processor.
+#[test]
+fn a_map_that_is_enlarged_while_it_is_read_is_not_kept() {
+    let trace = Trace::of(&WithEnlarged, FeatureMap::square(3, 40));
+    for precision in [Precision::F32, Precision::Bf16] {
+        for target in [CPU, Target::Cuda] {
+            let situation = Situation { precision, ..Situation::whole_batch(1, target) };
+            let last = by_layer(&trace, &situation).into_iter().rfind(|layer| layer.kind == "conv 3x3");
+            let last = last.expect("there is a convolution");
+            let [before, whole] = [8 * 20 * 20, 12 * 40 * 40].map(|numbers| numbers * precision.bytes() as u64);
+            let enlarges = target == CPU && precision == Precision::Bf16 && kindling_ops::multiplies_bf16();
+            // On a GPU channels are padded.
+            let expected = if enlarges { before..=before } else { whole..=2 * whole };
+            assert!(expected.contains(&last.kept), "{precision}, {target:?}: {}", last.kept);
+        }
+    }
+}
+
 #[test]
 fn an_auxiliary_classifier_is_recomputed_with_the_decoder() {
-    let graph = Graph::of_run(&Trace::of(&WithAuxiliary, FeatureMap::square(3, 128)), Freeze::None);
+    let graph = Graph::of_run(&Trace::of(&WithAuxiliary, FeatureMap::square(3, 128)), &Situation::whole_batch(1, CPU));
     let places: Vec<Place> = graph.nodes.iter().map(|node| node.place).collect();
     assert!(places.ends_with(&[Place::Decoder(0, 0); 5]) && !places.contains(&Place::Tail), "{places:?}");
 }

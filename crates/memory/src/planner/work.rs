@@ -109,7 +109,7 @@ impl Sum for Bound {
 
 /// The work of each operation for `situation.micro_batch` images at once, in the order in which layers run.
 pub fn work_by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerWork> {
-    let graph = Graph::of_run(trace, situation.freeze);
+    let graph = Graph::of_run(trace, situation);
     let count = Count { trace, graph: &graph, situation };
     let of = |node: &Node| {
         let layer = count.layer(node);
@@ -121,7 +121,7 @@ pub fn work_by_layer(trace: &Trace, situation: &Situation) -> Vec<LayerWork> {
 
 /// The work of the optimizer's update: it reads each weight that trains, its gradient and its moments, and writes all but the gradient.
 pub fn work_of_update(trace: &Trace, situation: &Situation) -> Work {
-    let trained: u64 = Graph::of_run(trace, situation.freeze).trained().sum();
+    let trained: u64 = Graph::of_run(trace, situation).trained().sum();
     let moments = situation.optimizer.moments();
     Work { flops: 0, bytes: trained * WEIGHT_BYTES * (3 + 2 * moments) }
 }
@@ -175,7 +175,9 @@ impl Count<'_> {
             // The normalisation's input is read for its gradient. Without an activation, the shortcut's gradient is the output's.
             Kind::Add(Activation::Identity) => output + 2 * self.maps(&node.inputs[..1]),
             Kind::Add(_) => 2 * output + inputs + self.maps(&node.inputs[..1]),
-            Kind::Dense { .. } | Kind::Depthwise { .. } | Kind::Pointwise | Kind::Linear if !trains && !node.reads => {
+            Kind::Dense { .. } | Kind::Enlarging | Kind::Depthwise { .. } | Kind::Pointwise | Kind::Linear
+                if !trains && !node.reads =>
+            {
                 output + self.maps(wanted)
             }
             Kind::MaxPool if !node.reads => output + self.maps(wanted),

@@ -130,6 +130,29 @@ impl<'a> Bits<'a> {
         unsafe { self.places.write_columns(pixels.plane, &columns, convolve) }
     }
 
+    /// Lets `work` write some columns of the matrix whose rows lie here, `stride` places apart: it gets the number of a row, and the bits of its
+    /// numbers, which are zeros before.
+    pub(crate) fn fill_columns(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        threads: Threads,
+        work: impl Fn(usize, &mut [u16]) + Sync,
+    ) {
+        let row = |(row, places): (usize, &mut [MaybeUninit<u16>])| {
+            let places = &mut places[columns.clone()];
+            places.fill(MaybeUninit::new(0));
+            // SAFETY: they have just been written.
+            work(row, unsafe { places.assume_init_mut() });
+        };
+        let fill = |places: &mut [MaybeUninit<u16>]| match threads {
+            Threads::One => places.chunks_exact_mut(stride).enumerate().for_each(row),
+            Threads::All => places.par_chunks_exact_mut(stride).enumerate().for_each(row),
+        };
+        // SAFETY: each place of these columns gets a number.
+        unsafe { self.places.write_columns(stride, &columns, fill) }
+    }
+
     /// Writes some columns of a product, as bf16, to the matrix whose rows lie here, `stride` places apart.
     ///
     /// # Panics

@@ -271,7 +271,7 @@ impl Rows {
 }
 
 /// Does something with each of several things, on one thread or on all, with something that each thread keeps.
-fn each_of<I: Send, B: Send>(
+pub(crate) fn each_of<I: Send, B: Send>(
     of: impl IndexedParallelIterator<Item = I>,
     kept: impl Fn() -> B + Send + Sync,
     work: impl Fn(&mut B, I) + Send + Sync,
