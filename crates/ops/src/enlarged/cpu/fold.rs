@@ -13,6 +13,8 @@ use super::Shape;
 pub(super) const TAPS: usize = 9;
 /// Taps of a folded kernel.
 pub(super) const FOLDED: usize = 4;
+/// Bytes of sums that stay in a cache.
+const SUMS: usize = 1 << 20;
 /// Quarters of an output: every second row and column of it.
 pub(super) const QUARTERS: usize = 4;
 
@@ -98,26 +100,37 @@ impl Shape {
         weight.chunks_exact(of_filter).flat_map(|filter| &filter[self.channels * TAPS..]).copied().collect()
     }
 
-    /// The gradient of the filters `[output, channels + beside, 3, 3]` from that of the folded ones, `[quarters, output, channels, taps]`, and
-    /// that of those for the map beside.
-    pub(super) fn unfolded(&self, of_folded: &[f32], of_beside: &[f32]) -> Vec<f32> {
+    /// Quarters whose folded filters' gradients are added up at a time: one where those of all would not stay in a cache.
+    pub(super) fn quarters_at_once(&self) -> usize {
+        let numbers = QUARTERS * self.output * self.channels * FOLDED;
+        if numbers * size_of::<f32>() > SUMS { 1 } else { QUARTERS }
+    }
+
+    /// The gradient of the filters `[output, channels + beside, 3, 3]`, of those for the map beside as given, and of all others zero.
+    pub(super) fn with_beside(&self, of_beside: &[f32]) -> Vec<f32> {
         let all = (self.channels + self.beside) * TAPS;
         let mut made = vec![0.0; self.output * all];
-        made.par_chunks_exact_mut(all).enumerate().for_each(|(filter, made)| {
-            let (of_map, others) = made.split_at_mut(self.channels * TAPS);
+        for (filter, made) in made.chunks_exact_mut(all).enumerate() {
+            let others = &mut made[self.channels * TAPS..];
             others.copy_from_slice(&of_beside[filter * others.len()..][..others.len()]);
-            for (channel, kernel) in of_map.chunks_exact_mut(TAPS).enumerate() {
-                for (tap, to) in kernel.iter_mut().enumerate() {
-                    let of = |quarter: usize| {
-                        let [of_row, of_column] = both(quarter);
-                        let folded = 2 * place(of_row, tap / 3) + place(of_column, tap % 3);
-                        of_folded[((quarter * self.output + filter) * self.channels + channel) * FOLDED + folded]
-                    };
-                    *to = (0..QUARTERS).map(of).sum();
+        }
+        made
+    }
+
+    /// Adds to it what the gradient of the folded filters of some quarters, `[quarters, output, channels, taps]`, is for the filters.
+    pub(super) fn unfold(&self, quarters: Range<usize>, of_folded: &[f32], of_filters: &mut [f32]) {
+        let of_filter = self.channels * FOLDED;
+        of_filters.par_chunks_exact_mut((self.channels + self.beside) * TAPS).enumerate().for_each(|(filter, made)| {
+            for (number, quarter) in quarters.clone().enumerate() {
+                let [of_row, of_column] = both(quarter);
+                let folded = &of_folded[(number * self.output + filter) * of_filter..][..of_filter];
+                for (kernel, folded) in made.as_chunks_mut::<TAPS>().0.iter_mut().zip(folded.as_chunks::<FOLDED>().0) {
+                    for (tap, sum) in kernel.iter_mut().enumerate() {
+                        *sum += folded[2 * place(of_row, tap / 3) + place(of_column, tap % 3)];
+                    }
                 }
             }
         });
-        made
     }
 }
 

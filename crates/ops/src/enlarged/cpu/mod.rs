@@ -145,11 +145,12 @@ impl EnlargedGradients for Flex {
         let (x_shape, format) = (dims(&x), x.dtype());
         let dy = contiguous(&dy);
         let of_weight = Gradient::if_wanted(wanted.weight, || {
-            let of_map = of_folded(&shape, bits(&contiguous(&x)), bits(&dy));
             let of_beside = beside.contiguous().map_or_else(Vec::new, |beside| {
                 dense::backward_weight(beside.source(), dy.source(), &shape.of_map_beside())
             });
-            tensor(shape.unfolded(&of_map, &of_beside), weight_shape)
+            let mut of_filters = shape.with_beside(&of_beside);
+            add_of_map(&shape, bits(&contiguous(&x)), bits(&dy), &mut of_filters);
+            tensor(of_filters, weight_shape)
         });
         drop((x, beside));
         let of_x = Gradient::if_wanted(wanted.x, || {
@@ -166,15 +167,19 @@ impl EnlargedGradients for Flex {
     }
 }
 
-/// The gradient of the folded filters, `[quarters, output, channels, taps]`.
-fn of_folded(shape: &Shape, x: &[u16], dy: &[u16]) -> Vec<f32> {
-    let (threads, strips) = (shape.threads(), Strips::of_filters(shape));
-    let size = QUARTERS * shape.output * shape.channels * FOLDED;
-    sum_over_samples(threads, size, (0..shape.batch).collect(), |sample, sums| {
-        let x = &x[sample * shape.in_sample()..][..shape.in_sample()];
-        let dy = &dy[sample * shape.out_sample()..][..shape.out_sample()];
-        strips.add_gradient(x, dy, sums, threads);
-    })
+/// Adds the gradient of the filters for the map that is enlarged to that of all filters.
+fn add_of_map(shape: &Shape, x: &[u16], dy: &[u16], of_filters: &mut [f32]) {
+    let (threads, strips, at_once) = (shape.threads(), Strips::of_filters(shape), shape.quarters_at_once());
+    for first in (0..QUARTERS).step_by(at_once) {
+        let quarters = first..first + at_once;
+        let size = at_once * shape.output * shape.channels * FOLDED;
+        let sums = sum_over_samples(threads, size, (0..shape.batch).collect(), |sample, sums| {
+            let x = &x[sample * shape.in_sample()..][..shape.in_sample()];
+            let dy = &dy[sample * shape.out_sample()..][..shape.out_sample()];
+            strips.add_gradient([x, dy], quarters.clone(), sums, threads);
+        });
+        shape.unfold(quarters, &sums, of_filters);
+    }
 }
 
 /// The gradient of the map that is enlarged.

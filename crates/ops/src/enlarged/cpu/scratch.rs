@@ -1,7 +1,7 @@
 //! The memory that convolutions of enlarged maps compute in, for planning.
 
 use super::Shape;
-use super::fold::{FOLDED, QUARTERS};
+use super::fold::{FOLDED, QUARTERS, TAPS};
 use super::strips::Strips;
 use crate::convolution::cpu::{ConvScratch, samples};
 use crate::cpu::gemm_bf16::Taps;
@@ -42,14 +42,17 @@ impl EnlargedScratch {
         filters + folded.max(self.at_once() * Strips::of_output(&shape).convolve_bytes())
     }
 
-    /// Bytes that are held, beside the gradient itself, while the gradient of the filters is computed.
+    /// Bytes that are held while the gradient of the filters is computed, the gradient itself included.
     pub fn weight_gradient(&self) -> usize {
         let shape = self.shape();
         let parts = samples::parts_of_sum(shape.batch, self.at_once());
-        let folded = QUARTERS * shape.output * shape.channels * FOLDED * size_of::<f32>();
+        let folded = shape.quarters_at_once() * shape.output * shape.channels * FOLDED * size_of::<f32>();
         let strips = self.at_once() * Strips::of_filters(&shape).add_gradient_bytes();
+        // There is the gradient itself meanwhile. That for the map beside is computed before, and is there until it is copied.
         let of_beside = if shape.beside > 0 { self.of_beside().weight_gradient() } else { 0 };
-        parts * folded + strips.max(of_beside)
+        let all = shape.output * (shape.channels + shape.beside) * TAPS * size_of::<f32>();
+        let others = shape.output * shape.beside * TAPS * size_of::<f32>();
+        (all + others + parts * folded + strips).max(of_beside)
     }
 
     /// Bytes that are held, beside the gradient itself, while the gradient of the map that is enlarged is computed.

@@ -4,6 +4,8 @@
 //! output and of its gradient, which have twice as many rows and columns, it holds the four quarters, each as such rows. So everything that
 //! a pixel of a quarter is computed from lies at the same distance for all pixels of the quarter.
 
+use std::ops::Range;
+
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
@@ -246,12 +248,18 @@ impl<'a> Strips<'a> {
         numbers * size_of::<u16>() + Turned::bytes(shape.output, of_quarter) + starts
     }
 
-    /// Adds the gradient of the folded filters of a sample to `sums`, `[quarters, output, channels, taps]`.
-    pub(super) fn add_gradient(&self, x: &[u16], dy: &[u16], sums: &mut [f32], threads: Threads) {
+    /// Adds the gradient of a sample of the folded filters of some quarters to `sums`, `[quarters, output, channels, taps]`.
+    pub(super) fn add_gradient(
+        &self,
+        [x, dy]: [&[u16]; 2],
+        quarters: Range<usize>,
+        sums: &mut [f32],
+        threads: Threads,
+    ) {
         let (shape, length) = (self.shape, self.stretch());
         let of_quarter = self.rows * length;
         let starts: Vec<Vec<usize>> =
-            (0..QUARTERS).map(|quarter| self.starts(shape.channels, 1, &Self::of_map(quarter))).collect();
+            quarters.clone().map(|quarter| self.starts(shape.channels, 1, &Self::of_map(quarter))).collect();
         // A stretch of an odd row ends with the number behind it.
         let mut of_input = vec![0; shape.channels * self.plane() + 1];
         let mut of_output = vec![0; shape.output * QUARTERS * of_quarter];
@@ -287,9 +295,8 @@ impl<'a> Strips<'a> {
                 threads,
             );
             let all = of_output.reinterpret_cast::<half::bf16>();
-            for (quarter, (starts, sums)) in
-                starts.iter().zip(sums.chunks_exact_mut(shape.output * shape.channels * FOLDED)).enumerate()
-            {
+            let each = sums.chunks_exact_mut(shape.output * shape.channels * FOLDED);
+            for ((quarter, starts), sums) in quarters.clone().zip(&starts).zip(each) {
                 let of_quarter = &all[quarter * of_quarter..];
                 let from = QUARTERS * self.rows * length;
                 turned.fill(Matrix::of_rows(of_quarter, shape.output, rows * length, from), threads);
