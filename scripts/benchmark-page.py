@@ -106,7 +106,7 @@ def source(name, document=None, note=""):
 
 ROWS, PEERS = "2026-11-28-cpu-rows-kindling.json", "2026-11-28-cpu-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
-UNET_ROWS, UNET_PEERS = "2026-11-28-unet-rows-kindling.json", "2026-11-28-unet-rows-pytorch.json"
+UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
 
 
 def rate(row):
@@ -177,10 +177,10 @@ def readme():
         f"that a process took. All rows: [benchmarks](docs/benchmarks.md)."])
 
 
-def speed_and_memory(rows=ROWS, peers=PEERS):
+def speed_and_memory():
     """The lines of the tables of speed and of memory, and of what PyTorch is as installed."""
     speed, memory, installed = [], [], []
-    for (model, what), (ours, theirs, plain) in beside_pytorch(rows, peers).items():
+    for (model, what), (ours, theirs, plain) in beside_pytorch().items():
         name = [f"`{model}`", DOES[what]]
         for precision in ("f32", "bf16"):
             mine, peer = fastest(in_format(ours, precision)), fastest(in_format(theirs, precision))
@@ -199,19 +199,8 @@ SPEED_HEAD = ["network", "what", "Kindling, images/s", "PyTorch, images/s", "rat
 MEMORY_HEAD = ["network", "what", "Kindling, memory", "PyTorch, memory", "ratio", "PyTorch's rows: least memory"]
 
 
-def section_unet():
-    speed, memory, _ = speed_and_memory(UNET_ROWS, UNET_PEERS)
-    first, peer = load(UNET_ROWS)["rows"][0], load(UNET_PEERS)["rows"][0]
-    return ["### Segmentation", "",
-            "`segmentation_models_pytorch` 0.5.0's same network with three classes, trained with its Dice and PyTorch's cross-entropy, measured as above, in one "
-            f"round, and compiled in {compiled(UNET_PEERS)}.", "",
-            table(SPEED_HEAD, speed, 2), "", table(MEMORY_HEAD, memory, 2), "",
-            f"*Measured: `benchmarks/{UNET_ROWS}` and `benchmarks/{UNET_PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows(UNET_ROWS)}; torch "
-            f"{peer['software']['torch']}; commit {first['environment']['commit']}.*", ""]
-
-
 def rounds(rows):
-    """Rows of one network and what is done, as they were measured: a round has each variant once."""
+    """Rows of one network, what is done and in which format, as they were measured: a round has each variant once."""
     found = []
     for row in rows:
         if not found or row["variant"] in [other["variant"] for other in found[-1]]:
@@ -220,21 +209,44 @@ def rounds(rows):
     return found
 
 
-def section_without_avx512():
+ROUNDS_HEAD = ["network", "what", "format", "Kindling, images/s", "PyTorch, images/s", "ratio", "of each round", "memory, ratio", "PyTorch's fastest"]
+
+
+def in_rounds(rows, peers):
+    """The lines of a table of rows that were measured in rounds: medians over the rounds, of PyTorch the fastest row of each."""
     lines = []
-    for (model, what), (ours, theirs, _) in beside_pytorch(AVX2_ROWS, AVX2_PEERS).items():
-        ours, theirs = [row for [row] in rounds(ours)], [fastest(row) for row in rounds(theirs)]
-        ratios = [rate(mine) / rate(peer) for mine, peer in zip(ours, theirs, strict=True)]
-        memory = min(map(process, ours)) / min(process(row) for row in beside_pytorch(AVX2_ROWS, AVX2_PEERS)[model, what][1])
-        lines.append([f"`{model}`", DOES[what], f"{median(list(map(rate, ours))):.2f}", f"{median(list(map(rate, theirs))):.2f}", f"{median(ratios):.2f}",
-                      ", ".join(f"{ratio:.2f}" for ratio in ratios), f"{memory:.2f}"])
-    first, peer = load(AVX2_ROWS)["rows"][0], load(AVX2_PEERS)["rows"][0]
+    for (model, what), (ours, theirs, _) in beside_pytorch(rows, peers).items():
+        for precision in ("f32", "bf16"):
+            mine, peer = in_format(ours, precision), in_format(theirs, precision)
+            if not mine:
+                continue
+            memory = min(map(process, mine)) / min(map(process, peer))
+            mine, peer = [row for [row] in rounds(mine)], [fastest(row) for row in rounds(peer)]
+            ratios = [rate(one) / rate(other) for one, other in zip(mine, peer, strict=True)]
+            lines.append([f"`{model}`", DOES[what], precision, f"{median(list(map(rate, mine))):.2f}", f"{median(list(map(rate, peer))):.2f}",
+                          f"{median(ratios):.2f}", ", ".join(f"{ratio:.2f}" for ratio in ratios), f"{memory:.2f}", variant(fastest(peer))])
+    return lines
+
+
+def measured_in_rounds(rows, peers):
+    first, peer = load(rows)["rows"][0], load(peers)["rows"][0]
+    return (f"*Measured: `benchmarks/{rows}` and `benchmarks/{peers}`, by `scripts/compare-peers.sh`; {conditions_of_rows(rows)}; torch "
+            f"{peer['software']['torch']}; commit {first['environment']['commit']}.*")
+
+
+def section_unet():
+    classes = load(UNET_ROWS)["rows"][0]["configuration"]["classes"]
+    return ["### Segmentation", "",
+            f"`segmentation_models_pytorch` 0.5.0's same network with {classes} classes, trained with its Dice and PyTorch's cross-entropy: in both layouts, and compiled in "
+            f"{compiled(UNET_PEERS)}. The median of the rounds, in each of which one took turns with the other; memory the least that a process took.", "",
+            table(ROUNDS_HEAD, in_rounds(UNET_ROWS, UNET_PEERS), 3), "", measured_in_rounds(UNET_ROWS, UNET_PEERS), ""]
+
+
+def section_without_avx512():
     return ["### Without AVX-512", "",
             "The same on a processor with AVX2 alone, in float32: without instructions for bf16, PyTorch's three steps in it did not end in five minutes. The fastest of "
-            "eager and compiled, of U-Net in both layouts; the median of the rounds, in each of which one took turns with the other; memory the least that a process took.", "",
-            table(["network", "what", "Kindling, images/s", "PyTorch, images/s", "ratio", "of each round", "memory, ratio"], lines, 2), "",
-            f"*Measured: `benchmarks/{AVX2_ROWS}` and `benchmarks/{AVX2_PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows(AVX2_ROWS)}; torch "
-            f"{peer['software']['torch']}; commit {first['environment']['commit']}.*", ""]
+            "eager and compiled, of U-Net in both layouts; medians and memory as for segmentation.", "",
+            table(ROUNDS_HEAD, in_rounds(AVX2_ROWS, AVX2_PEERS), 3), "", measured_in_rounds(AVX2_ROWS, AVX2_PEERS), ""]
 
 
 def section_pytorch():
@@ -263,7 +275,7 @@ def compiled(peers=PEERS):
     for row in load(peers)["rows"]:
         if "compiled" in row["variant"]:
             config = row["configuration"]
-            found.setdefault((config["what"], config["precision"]), []).append(f"`{config['model']}`")
+            found.setdefault((config["what"], config["precision"]), {})[f"`{config['model']}`"] = None  # once each, in order
     return "; ".join(f"{DOES[what]} in {precision} of {', '.join(models)}" for (what, precision), models in found.items())
 
 
@@ -697,6 +709,7 @@ PROCESS = "2026-11-28-process-large-blocks.json"
 SQUARES = "2026-11-28-squares-of-four-pixels.json"
 PANELS = "2026-11-28-packed-bands-avx2.json"
 PIECES = "2026-11-28-gradients-of-pieces-avx2.json"
+ENLARGED = "2026-11-29-enlarged-maps.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -808,6 +821,11 @@ def section_pieces():
                              "own-operations-on-the-cpu")
 
 
+def section_enlarged():
+    return pairs_of_commands(ENLARGED, "Convolutions of enlarged maps",
+                             "the decoder of a U-Net convolved maps of bf16 that are to be enlarged as they are", "own-operations-on-the-cpu")
+
+
 def pairs_of_commands(name, title, change, decision):
     """What `scripts/compare-commands.py` found before and after a change."""
     document = load(name)
@@ -852,7 +870,7 @@ def page():
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
                     section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares,
-                    section_packed_bands, section_pieces, section_versions,
+                    section_packed_bands, section_pieces, section_enlarged, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):

@@ -314,6 +314,29 @@ fn a_map_from_the_middle_of_a_stage_stays_until_the_decoder_reads_it() {
     assert_eq!((prediction.phase, prediction.activations), (Phase::Backward, 4 * (entering + inside + 2 * logits)));
 }
 
+/// A convolution to the logits of 64 classes a pixel.
+struct WithLogits;
+
+impl Describe for WithLogits {
+    fn describe(&self, input: Value, trace: &mut Trace) -> Value {
+        let op = Op::Conv { kernel: 1, stride: 1, dilation: 1, groups: 1, padding: Zeros::default() };
+        let map = FeatureMap { channels: 64, ..input.map };
+        trace.scope("head", |trace| trace.push(op, &[input], map, 64 * 3))
+    }
+}
+
+/// It is computed from a copy of the logits in float32, and its gradient is float32, too, while both are there.
+#[test]
+fn the_loss_of_logits_of_a_half_format_takes_what_that_of_float32_takes() {
+    let trace = Trace::of(&WithLogits, FeatureMap::square(3, 64));
+    for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
+        let situation = Situation { precision, ..Situation::whole_batch(2, CPU) };
+        let (images, logits) = (2 * 3 * 64 * 64, 2 * 64 * 64 * 64);
+        let expected = images * precision.bytes() as u64 + 2 * logits * WEIGHT_BYTES;
+        assert_eq!(predict(&trace, &situation).activations, expected, "{precision}");
+    }
+}
+
 /// A block of a U-Net's decoder: a map of 8 channels and 20x20 pixels is enlarged, one of 4 is appended, and a convolution goes over both.
 struct WithEnlarged;
 
