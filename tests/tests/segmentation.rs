@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use kindling_tests::{
-    Bench, Flags, Outcome, SEGMENTATION, Started, assert_same_bits, columns, disc, events, json_of, kindling, losses,
-    read_tensors, resume,
+    Bench, Flags, Outcome, SEGMENTATION, Started, Stored, Tensors, assert_same_bits, columns, disc, events, json_of,
+    kindling, losses, read_tensors, resume, write_tensors,
 };
 use serde_json::Value;
 
@@ -362,6 +362,47 @@ fn the_layout_of_nnu_net_is_trained_on_with_its_names_and_splits() {
     Outcome::of(&mut train).succeeded();
     let scores = json_of(&bench.path("run").join("segmentation.json"));
     assert_eq!(scores["classes"][0]["name"], "disc");
+}
+
+/// A file with another library's keys, written from a run, is read without one; its head says how many classes there are.
+#[test]
+fn weights_of_a_file_are_run_and_written_as_they_came() {
+    let bench = Bench::for_model(UNET, 2);
+    let run = bench.run("run", &flags("--max-steps 1"), "");
+    let file = |name: &str| bench.path(name);
+    let command = |words: &str, paths: &[(&str, &Path)]| {
+        let mut command = kindling();
+        command.args(words.split(' '));
+        for (flag, path) in paths {
+            command.arg(flag).arg(path);
+        }
+        command
+    };
+    let (first, again) = (file("first.safetensors"), file("again.safetensors"));
+    Outcome::of(command("export", &[("--out", &first)]).arg(&run)).succeeded();
+    let stem = read_tensors(&first).into_iter().find(|(key, _)| key.contains("conv_stem.weight"));
+    let channels = stem.expect("the encoder has a stem").1.shape[1];
+    let of_model = format!("export --model {UNET} --channels {channels}");
+    Outcome::of(&mut command(&of_model, &[("--weights", &first), ("--out", &again)])).succeeded();
+    assert!(read_tensors(&first) == read_tensors(&again));
+    let graph = file("network.onnx");
+    Outcome::of(&mut command(&of_model, &[("--weights", &first), ("--out", &graph)])).succeeded();
+    assert!(graph.metadata().unwrap().len() > first.metadata().unwrap().len() * 9 / 10);
+
+    let (input, output) = (file("input.safetensors"), file("output.safetensors"));
+    let pixels = (0..2 * channels * 64 * 96).map(|at| (at % 251) as f32 / 251.0);
+    let images = Stored::floats(&[2, channels, 64, 96], pixels);
+    write_tensors(&input, &Tensors::from([("input".to_string(), images)]));
+    let forward = format!("forward --device cpu --model {UNET}");
+    let paths: [(&str, &Path); 3] = [("--weights", &first), ("--input", &input), ("--out", &output)];
+    Outcome::of(&mut command(&forward, &paths)).succeeded();
+    assert_eq!(read_tensors(&output)["logits"].shape, [2, 2, 64, 96]);
+    let asked = Outcome::of(&mut command(&format!("{forward} --features"), &paths)).refused();
+    assert!(asked.contains("encoder"), "{asked}");
+    let asked = Outcome::of(&mut command(&format!("{forward} --pretrained"), &paths[1..])).refused();
+    assert!(asked.contains("encoder"), "{asked}");
+    let asked = Outcome::of(&mut command(&format!("{of_model} --pretrained"), &[("--out", &again)])).refused();
+    assert!(asked.contains("--weights") && asked.contains("encoder"), "{asked}");
 }
 
 /// The network that was trained on other data goes on here, and another number of classes gets a new head.

@@ -34,6 +34,7 @@ mod config;
 mod dataset;
 mod device;
 mod exchange;
+mod filled;
 mod finish;
 mod fitting;
 mod gan_config;

@@ -89,6 +89,12 @@ impl BatchStatistics {
         self.sums.get(&id).map(|statistic| statistic.sum.clone())
     }
 
+    /// The sum of the squares of all of them, `[1]`; none if there are no statistics.
+    pub fn squared_norm(&self) -> Option<Tensor<1>> {
+        let sums: Vec<Tensor<1>> = self.sums.values().map(|statistic| statistic.sum.clone()).collect();
+        kindling_ops::squared_norm(&sums)
+    }
+
     /// How much of itself one running statistic gives up for the mean of a step.
     pub fn momentum(&self, id: ParamId) -> Option<f64> {
         self.sums.get(&id).map(|statistic| statistic.momentum)

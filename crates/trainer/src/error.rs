@@ -93,6 +93,15 @@ pub enum TrainError {
         /// The L2 norm of all gradients of a network together, before they are clipped and without the loss scale.
         norm: f64,
     },
+    /// The statistics of a feature map are not numbers any more, while the loss and the gradients are.
+    #[error(
+        "step {step} gave feature maps with a mean or a variance above 1e19; the weights are those of step {} \
+         (a new run with a lower --lr or with --clip-norm usually helps)", step - 1
+    )]
+    Overflow {
+        /// The step that was not committed, from 1.
+        step: u64,
+    },
     /// What a run was to be looked at with failed.
     #[error("looking at the samples after step {step} failed: {reason}")]
     Preview {

@@ -164,7 +164,7 @@ impl<T, M: Fn(), A: FnMut(&Plan) -> Result<T, TrainError>> Attempts for Planned<
             }
             Err(error) => {
                 // The graph of a step that was computed to its end is gone.
-                let computed = matches!(error, TrainError::NotFinite { .. });
+                let computed = matches!(error, TrainError::NotFinite { .. } | TrainError::Overflow { .. });
                 if !computed && Lack::of(&error).is_none() {
                     make_room();
                 }

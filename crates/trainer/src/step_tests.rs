@@ -151,6 +151,18 @@ fn a_loss_that_is_not_a_number_stops_before_anything_changes() {
     assert!(matches!(error, TrainError::NotFinite { step: 2, .. }), "{error}");
 }
 
+/// Squares of such numbers are infinite, and what is divided by their root is zero: loss and gradients are numbers.
+#[test]
+fn statistics_that_are_no_numbers_stop_before_anything_changes() {
+    let model_state = train(SGD, 1, 12);
+    let before = everything(&model_state);
+    let mut poisoned = batch(12, 2);
+    poisoned.images.iter_mut().for_each(|value| *value *= 1e30);
+    let error = engine("").compute(&model_state, &poisoned, &at(2, 12), 0.01).err().expect("the variance is infinite");
+    assert!(matches!(error, TrainError::Overflow { step: 2 }), "{error}");
+    assert_eq!(everything(&model_state), before);
+}
+
 #[test]
 fn a_model_state_goes_on_from_its_saved_form() {
     for config in [ADAMW, SGD] {

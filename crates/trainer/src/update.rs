@@ -35,11 +35,12 @@ pub struct Update {
 }
 
 impl Update {
-    /// The finite check of one network: reads its numbers and the norm of its gradients, in one transfer that depends on all of
-    /// them. What failed on the device shows here, before anything has changed.
+    /// The finite check of one network: reads its numbers, the norm of its gradients, and whether its statistics are numbers, in one transfer
+    /// that depends on all of them. What failed on the device shows here, before anything has changed.
     ///
     /// # Errors
-    /// [`TrainError::NotFinite`] if the loss or the norm is no number, otherwise what the device says.
+    /// [`TrainError::NotFinite`] if the loss or the norm is no number, [`TrainError::Overflow`] if a statistic is none, otherwise what the
+    /// device says.
     pub fn check(
         &self,
         sums: &mut Sums,
@@ -54,10 +55,17 @@ impl Update {
         let failed = |text: &str| TrainError::of_device(Some(step), micro_batch, text);
         let squares = sums.gradients.squared_norm().filter(|_| !sums.numbers.is_empty());
         let squares = squares.ok_or_else(|| failed("the batch is empty or the network has no parameters"))?;
-        let all = sums.numbers.drain(..).chain([squares]).map(|number| number.reshape([1]));
+        let statistics = sums.statistics.squared_norm();
+        let with_statistics = statistics.is_some();
+        let all = sums.numbers.drain(..).chain([squares]).chain(statistics).map(|number| number.reshape([1]));
         let mut numbers = read(Tensor::cat(all.collect(), 0)).map_err(|text| failed(&text))?;
+        // A feature map of numbers whose squares are too large is normalised to zeros: loss and gradients do not tell.
+        let statistics = if with_statistics { numbers.pop().unwrap_or(f64::NAN) } else { 0.0 };
         let norm = numbers.pop().map_or(f64::NAN, f64::sqrt) / at.loss_scale;
         match numbers.first() {
+            Some(loss) if loss.is_finite() && norm.is_finite() && !statistics.is_finite() => {
+                Err(TrainError::Overflow { step })
+            }
             Some(loss) if loss.is_finite() && norm.is_finite() => Ok(Checked { numbers, norm }),
             loss => Err(TrainError::NotFinite { step, loss: loss.copied().unwrap_or(f64::NAN), norm }),
         }

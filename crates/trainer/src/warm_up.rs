@@ -59,7 +59,7 @@ pub(crate) fn warm_up<M: Trainable<D>, L: Loss<D> + Clone, const D: usize>(
         let at = Attempt { step: 1, plan: Plan { micro_batch, ..plan }, loss_scale: 1.0 };
         match quiet.compute(model_state, &part, &at, 0.0) {
             // A loss that is not finite will be so in the first step too, and is told there.
-            Ok(_) | Err(TrainError::NotFinite { .. }) => micro_batches.push(micro_batch),
+            Ok(_) | Err(TrainError::NotFinite { .. } | TrainError::Overflow { .. }) => micro_batches.push(micro_batch),
             Err(TrainError::OutOfMemory { .. }) => {
                 too_large = Some(micro_batch);
                 abandon_graph(model_state.model(), device);

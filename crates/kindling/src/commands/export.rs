@@ -1,7 +1,7 @@
 //! `kindling export`: weights for PyTorch, a graph for everyone else.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use burn::tensor::Device;
@@ -13,16 +13,21 @@ use kindling_layers::tensors::{self, Tensors};
 use kindling_layers::trace::{FeatureMap, Trace};
 use kindling_memory::MemorySize;
 use kindling_runs::RunDir;
-use kindling_zoo::weights::{self, Adapt};
-use kindling_zoo::{Model, ModelOptions, Network, Pretrained, find};
+use kindling_zoo::weights;
+use kindling_zoo::{Model, ModelOptions, Network, Pretrained, SegmentationModel, SegmentationNetwork};
 use serde_json::json;
 
 use crate::Done;
 use crate::commands::ExportFormat;
 use crate::config::RunConfig;
+use crate::filled;
+use crate::model::AnyModel;
 use crate::output::note;
 use crate::pretrained;
 use crate::targets::refuse_files_of_runs;
+
+/// Side of the images that the ONNX file of a network for segmentation takes where nothing says it.
+const SEGMENTED_SIZE: usize = 512;
 
 /// Write a model for other programs: safetensors under a reference library's keys, or ONNX
 ///
@@ -50,7 +55,8 @@ pub(crate) struct Args {
     /// Whose keys a safetensors file has [default: those of the library the model's name is from]
     #[arg(long, value_enum)]
     keys: Option<Keys>,
-    /// Side of the images an ONNX file takes, at most 8192 [default: the run's, or the model's own]
+    /// Side of the images an ONNX file takes, at most 8192 [default: the run's, or the model's own, of
+    /// networks for segmentation 512]
     #[arg(long, value_name = "PIXELS")]
     image_size: Option<usize>,
     /// Channels of the images, 1 to 1024, where no run says it
@@ -70,10 +76,17 @@ enum Keys {
     Kindling,
 }
 
+/// What is written.
+#[allow(clippy::large_enum_variant)] // one at a time
+enum Source {
+    Classifier(Known<Model, Network>),
+    Segmentation(Known<SegmentationModel, SegmentationNetwork>),
+}
+
 /// A network and what has to be known to write it.
-struct Source {
-    model: Model,
-    network: Network,
+struct Known<M, N> {
+    model: M,
+    network: N,
     channels: usize,
     image_size: usize,
     /// What whoever uses the file has to know.
@@ -86,21 +99,26 @@ impl Args {
         let format = ExportFormat::of(self.format, &self.out)?;
         // Nothing is computed here: the CPU device holds the tensors.
         let device = Device::flex();
-        if let Some(run) = &self.run {
-            let run = RunDir::open(run)?;
-            let config = RunConfig::of(&run)?;
-            if config.is_segmentation() {
-                return self.write(self.segmentation(&run, &config, format, &device)?);
-            }
-        }
         let source = match (&self.run, &self.model) {
-            (Some(run), _) => self.of_run(run, &device)?,
-            (None, Some(name)) => self.of_model(name, &device)?,
+            (Some(run), _) => {
+                let run = RunDir::open(run)?;
+                let config = RunConfig::of(&run)?;
+                match config.is_segmentation() {
+                    true => Source::Segmentation(self.segmentation_of_run(&run, &config, &device)?),
+                    false => Source::Classifier(self.of_run(&run, &config, &device)?),
+                }
+            }
+            (None, Some(name)) => match AnyModel::find(name)? {
+                AnyModel::Classifier(model) => Source::Classifier(self.of_model(model, &device)?),
+                AnyModel::Segmentation(model) => Source::Segmentation(self.segmentation_of_model(model, &device)?),
+            },
             (None, None) => bail!("give a run's folder, or --model with --weights or --pretrained"),
         };
-        let bytes = match format {
-            ExportFormat::Safetensors => self.safetensors(&source)?,
-            ExportFormat::Onnx => onnx(&source)?,
+        let bytes = match (&source, format) {
+            (Source::Classifier(source), ExportFormat::Safetensors) => self.safetensors(source)?,
+            (Source::Classifier(source), ExportFormat::Onnx) => onnx(source)?,
+            (Source::Segmentation(source), ExportFormat::Safetensors) => self.safetensors_of_segmentation(source)?,
+            (Source::Segmentation(source), ExportFormat::Onnx) => onnx_of_segmentation(source)?,
         };
         self.write(bytes)
     }
@@ -112,25 +130,22 @@ impl Args {
         Ok(Done::Complete)
     }
 
-    fn of_run(&self, run: &Path, device: &Device) -> Result<Source> {
-        let run = RunDir::open(run)?;
-        let config = RunConfig::of(&run)?;
-        let model = find(&config.model.name)?;
+    fn of_run(&self, run: &RunDir, config: &RunConfig, device: &Device) -> Result<Known<Model, Network>> {
+        let model = config.zoo_model()?;
         let preprocess = &config.data.preprocess;
         let image_size = self.image_size.unwrap_or(preprocess.size);
         model.check_image_size(image_size)?;
-        let network = config.trained(&run, self.last, device)?;
+        let network = config.trained(run, self.last, device)?;
         let network = match config.data.scale {
             Some(scale) => in_its_unit(network, scale),
             None => network,
         };
         let fed = Preprocess { size: image_size, ..preprocess.clone() };
         let notes = notes(&fed, &config.data.classes, config.data.task)?;
-        Ok(Source { model, network, channels: preprocess.channels, image_size, notes })
+        Ok(Known { model, network, channels: preprocess.channels, image_size, notes })
     }
 
-    fn of_model(&self, name: &str, device: &Device) -> Result<Source> {
-        let model = find(name)?;
+    fn of_model(&self, model: Model, device: &Device) -> Result<Known<Model, Network>> {
         let image_size = self.image_size.unwrap_or(model.entry.native_size);
         model.check_image_size(image_size)?;
         let path = match (&self.weights, self.pretrained) {
@@ -138,37 +153,49 @@ impl Args {
             (None, true) => pretrained::find(&model)?.1,
             (None, false) => bail!("--model needs --weights or --pretrained: what should be written?"),
         };
-        let tensors = weights::read(&path)?;
-        let options = ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() };
-        let mut network = model.build_to_fill(&options, device)?;
-        if let Some(classes) = weights::classes(&network, &model, &tensors) {
-            let options = ModelOptions { classes, ..options };
-            network =
-                model.build_to_fill(&options, device).with_context(|| format!("the head in {}", path.display()))?;
-        }
-        let (network, import) = weights::fill(network, &model, &path, tensors, Adapt::Stem)?;
-        note!("{}: {import}", path.display());
+        let network = filled::classifier(&model, &self.options(), &path, device)?;
         let fed = |known: &Pretrained| (image_size, self.channels) == (known.input_size, 3);
         let notes = match model.pretrained().filter(|known| self.pretrained && fed(known)) {
             Some(known) => notes(&pretrained::preprocess(known), &known.class_names(), Task::MultiClass)?,
             None => BTreeMap::new(),
         };
-        Ok(Source { model, network, channels: self.channels, image_size, notes })
+        Ok(Known { model, network, channels: self.channels, image_size, notes })
     }
 
-    /// A network for segmentation as a file.
-    fn segmentation(&self, run: &RunDir, config: &RunConfig, format: ExportFormat, device: &Device) -> Result<Vec<u8>> {
+    fn segmentation_of_run(
+        &self,
+        run: &RunDir,
+        config: &RunConfig,
+        device: &Device,
+    ) -> Result<Known<SegmentationModel, SegmentationNetwork>> {
         let (model, network) = (config.segmentation_model()?, config.trained_segmenter(run, self.last, device)?);
-        if format == ExportFormat::Onnx {
-            let size = self.image_size.unwrap_or(config.data.preprocess.size);
-            model.check_image_size(size)?;
-            let preprocess = Preprocess { size, ..config.data.preprocess.clone() };
-            let notes = notes(&preprocess, &config.data.classes, config.data.task)?;
-            let network = network.without_auxiliary();
-            let trace = Trace::of(&network, FeatureMap::square(preprocess.channels, size));
-            let tensors = parameters::read(&network).map_err(anyhow::Error::msg)?;
-            return onnx_of(&trace, &tensors, &model.key(), size, notes);
-        }
+        let image_size = self.image_size.unwrap_or(config.data.preprocess.size);
+        model.check_image_size(image_size)?;
+        let preprocess = Preprocess { size: image_size, ..config.data.preprocess.clone() };
+        let notes = notes(&preprocess, &config.data.classes, config.data.task)?;
+        Ok(Known { model, network, channels: preprocess.channels, image_size, notes })
+    }
+
+    fn segmentation_of_model(
+        &self,
+        model: SegmentationModel,
+        device: &Device,
+    ) -> Result<Known<SegmentationModel, SegmentationNetwork>> {
+        let Some(path) = &self.weights else {
+            bail!("--model {} needs --weights: what is pretrained is its encoder alone", model.key());
+        };
+        let image_size = self.image_size.unwrap_or(SEGMENTED_SIZE);
+        model.check_image_size(image_size)?;
+        let network = filled::segmenter(&model, &self.options(), &pretrained::file_of(path)?, device)?;
+        Ok(Known { model, network, channels: self.channels, image_size, notes: BTreeMap::new() })
+    }
+
+    fn options(&self) -> ModelOptions {
+        ModelOptions { in_channels: self.channels, ..ModelOptions::imagenet() }
+    }
+
+    fn safetensors_of_segmentation(&self, source: &Known<SegmentationModel, SegmentationNetwork>) -> Result<Vec<u8>> {
+        let Known { model, network, .. } = source;
         let library = model.layer_names(network.has_auxiliary());
         let asked = match self.keys {
             None => library.as_ref().map(|(style, _)| *style),
@@ -178,8 +205,8 @@ impl Args {
             Some(Keys::Smp) => Some(KeyStyle::Smp),
         };
         let tensors = match (asked, library) {
-            (None, _) => parameters::read(&network).map_err(anyhow::Error::msg)?,
-            (Some(asked), Some((style, names))) if asked == style => weights::export_named(&network, &names)?,
+            (None, _) => parameters::read(network).map_err(anyhow::Error::msg)?,
+            (Some(asked), Some((style, names))) if asked == style => weights::export_named(network, &names)?,
             (Some(asked), None) => bail!("{asked} does not have {}: write it with --keys kindling", model.key()),
             (Some(_), Some((style, _))) => {
                 bail!(
@@ -192,8 +219,8 @@ impl Args {
         tensors::to_bytes(&tensors, Some(&note.to_string())).map_err(anyhow::Error::msg)
     }
 
-    fn safetensors(&self, source: &Source) -> Result<Vec<u8>> {
-        let Source { model, network, .. } = source;
+    fn safetensors(&self, source: &Known<Model, Network>) -> Result<Vec<u8>> {
+        let Known { model, network, .. } = source;
         let style = match self.keys {
             None => Some(model.name.library.keys()),
             Some(Keys::Torchvision) => Some(KeyStyle::Torchvision),
@@ -218,8 +245,16 @@ fn in_its_unit(mut network: Network, scale: Scale) -> Network {
     network
 }
 
-fn onnx(source: &Source) -> Result<Vec<u8>> {
-    let Source { model, network, channels, image_size, notes } = source;
+fn onnx_of_segmentation(source: &Known<SegmentationModel, SegmentationNetwork>) -> Result<Vec<u8>> {
+    let Known { model, network, channels, image_size, notes } = source;
+    let network = network.clone().without_auxiliary();
+    let trace = Trace::of(&network, FeatureMap::square(*channels, *image_size));
+    let tensors = parameters::read(&network).map_err(anyhow::Error::msg)?;
+    onnx_of(&trace, &tensors, &model.key(), *image_size, notes.clone())
+}
+
+fn onnx(source: &Known<Model, Network>) -> Result<Vec<u8>> {
+    let Known { model, network, channels, image_size, notes } = source;
     let tensors = parameters::read(network).map_err(anyhow::Error::msg)?;
     onnx_of(&network.trace(*channels, *image_size), &tensors, &model.key(), *image_size, notes.clone())
 }

@@ -133,7 +133,7 @@ impl Args {
 fn loss_at(step_at: &mut StepAt, batch: &HostBatch, rate: f64) -> Result<Option<f64>> {
     match step_at(batch, rate) {
         Ok(stepped) => Ok(stepped.loss),
-        Err(TrainError::NotFinite { .. }) => Ok(Some(f64::NAN)),
+        Err(TrainError::NotFinite { .. } | TrainError::Overflow { .. }) => Ok(Some(f64::NAN)),
         Err(error) => Err(error.into()),
     }
 }

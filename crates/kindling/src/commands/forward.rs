@@ -7,14 +7,14 @@ use burn::tensor::{Tensor, TensorData};
 use kindling_files as files;
 use kindling_layers::pass::{TrainingPass, training};
 use kindling_layers::tensors::{self, Tensors};
-use kindling_layers::{Classifier, host};
-use kindling_zoo::weights::{self, Adapt};
-use kindling_zoo::{ModelOptions, find};
+use kindling_layers::{Classifier, Segmenter, host};
+use kindling_zoo::ModelOptions;
 
 use crate::Done;
 use crate::config::DEFAULT_MODEL;
 use crate::device::DeviceChoice;
-use crate::output::note;
+use crate::filled;
+use crate::model::AnyModel;
 use crate::pretrained;
 use crate::ranges;
 use crate::targets::refuse_files_of_runs;
@@ -22,13 +22,13 @@ use crate::targets::refuse_files_of_runs;
 /// Run a model on a tensor, to compare it with another implementation
 ///
 /// The input file holds a tensor `input` [n, channels, height, width], prepared as the model expects; the output file
-/// will hold `logits` [n, classes]. Channels come from the input, classes from the weights.
+/// will hold `logits` [n, classes], of networks for segmentation [n, classes, height, width]. Channels come from the input, classes from the weights.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Model of the zoo, whose name decides the details; `timm.NAME` and `torchvision.NAME` say which library's
     #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
     model: String,
-    /// safetensors or PyTorch file, with torchvision's, timm's or Kindling's keys, or a run, for its best [default: initial
+    /// safetensors or PyTorch file, with torchvision's, timm's, segmentation_models_pytorch's or Kindling's keys, or a run, for its best [default: initial
     /// weights of --seed]
     #[arg(long, value_name = "FILE|RUN", conflicts_with = "pretrained")]
     weights: Option<PathBuf>,
@@ -58,18 +58,20 @@ pub(crate) struct Args {
 impl Args {
     pub(crate) fn run(self) -> Result<Done> {
         refuse_files_of_runs(&self.out)?;
-        let model = find(&self.model)?;
-        let weights = match (&self.weights, self.pretrained) {
-            (Some(path), _) => Some(pretrained::file_of(path)?),
-            (None, true) => Some(pretrained::find(&model)?.1),
-            (None, false) => None,
+        let model = AnyModel::find(&self.model)?;
+        let weights = match (&self.weights, self.pretrained, &model) {
+            (Some(path), ..) => Some(pretrained::file_of(path)?),
+            (None, true, AnyModel::Classifier(model)) => Some(pretrained::find(model)?.1),
+            (None, true, AnyModel::Segmentation(model)) => {
+                bail!("--pretrained is for classifiers: of {} only the encoder is known", model.key())
+            }
+            (None, false, _) => None,
         };
         let input = self.read_input()?;
         let [batch, in_channels, height, width] = dims(&input)?;
         for side in [height, width] {
             model.check_image_size(side)?;
         }
-        let tensors = weights.as_deref().map(weights::read).transpose()?;
         let device = self.device.open()?.device;
         let rate = Some(0.0);
         let options = ModelOptions {
@@ -79,37 +81,44 @@ impl Args {
             seed: self.seed,
             ..ModelOptions::imagenet()
         };
-        let mut network = match tensors {
-            Some(_) => model.build_to_fill(&options, &device)?,
-            None => model.build(&options, &device)?,
-        };
-        if let (Some(tensors), Some(path)) = (tensors, &weights) {
-            if let Some(classes) = weights::classes(&network, &model, &tensors) {
-                let options = ModelOptions { classes, ..options };
-                network = model
-                    .build_to_fill(&options, &device)
-                    .with_context(|| format!("the head in {}", path.display()))?;
-            }
-            let (filled, import) = weights::fill(network, &model, path, tensors, Adapt::Stem)?;
-            note!("{}: {import}", path.display());
-            network = filled;
-        }
         let x = Tensor::<4>::from_data(input, &device);
-        let mut outputs = Tensors::new();
-        let logits = if self.train_mode {
-            training(TrainingPass::whole_batch(batch), || network.forward(x.clone())).0
-        } else {
-            network.forward(x.clone())
-        };
-        outputs.insert("logits".to_string(), to_host(logits)?);
-        if self.features {
-            for (index, map) in network.forward_features(x).into_iter().enumerate() {
-                outputs.insert(format!("features.{index}"), to_host(map)?);
+        let outputs = match &model {
+            AnyModel::Classifier(model) => {
+                let network = match &weights {
+                    Some(path) => filled::classifier(model, &options, path, &device)?,
+                    None => model.build(&options, &device)?,
+                };
+                let mut outputs = self.logits(batch, || network.forward(x.clone()))?;
+                if self.features {
+                    for (index, map) in network.forward_features(x).into_iter().enumerate() {
+                        outputs.insert(format!("features.{index}"), to_host(map)?);
+                    }
+                }
+                outputs
             }
-        }
+            AnyModel::Segmentation(model) if self.features => {
+                bail!("--features is for classifiers: ask it of {}, the encoder", model.classifier().key())
+            }
+            AnyModel::Segmentation(model) => {
+                let network = match &weights {
+                    Some(path) => filled::segmenter(model, &options, path, &device)?,
+                    None => model.build(&options, &device)?,
+                };
+                self.logits(batch, || network.forward(x))?
+            }
+        };
         let bytes = tensors::to_bytes(&outputs, None).map_err(anyhow::Error::msg)?;
         std::fs::write(&self.out, bytes).with_context(|| format!("writing {}", self.out.display()))?;
         Ok(Done::Complete)
+    }
+
+    /// What `forward` computes, with batch statistics if they are asked for.
+    fn logits<const D: usize>(&self, batch: usize, forward: impl FnOnce() -> Tensor<D>) -> Result<Tensors> {
+        let logits = match self.train_mode {
+            true => training(TrainingPass::whole_batch(batch), forward).0,
+            false => forward(),
+        };
+        Ok(Tensors::from([("logits".to_string(), to_host(logits)?)]))
     }
 
     fn read_input(&self) -> Result<TensorData> {

@@ -143,15 +143,44 @@ pub fn import_named<M: Module>(network: M, names: &Names, tensors: Tensors) -> R
 
 /// Number of classes of the head in a file, if its other tensors belong to this network.
 pub fn classes(network: &Network, model: &Model, tensors: &Tensors) -> Option<usize> {
+    classes_of(network, &libraries_of(network, model), &HEAD, tensors)
+}
+
+/// As [`classes`], of a network for segmentation.
+pub fn segmentation_classes(
+    network: &SegmentationNetwork,
+    model: &SegmentationModel,
+    tensors: &Tensors,
+) -> Option<usize> {
+    let libraries: Vec<_> = model.layer_names(network.has_auxiliary()).into_iter().collect();
+    classes_of(network, &libraries, &SEGMENTATION_HEAD, tensors)
+}
+
+/// Whether a file of a network for segmentation has an auxiliary classifier.
+pub fn has_auxiliary(tensors: &Tensors) -> bool {
+    // Whatever the file puts before all keys.
+    tensors.keys().any(|key| AUXILIARY.iter().any(|prefix| key.contains(*prefix)))
+}
+
+/// The rows of the first tensor in a file that is the weight of one of these heads.
+fn classes_of<M: Module>(
+    network: &M,
+    libraries: &[(KeyStyle, Names)],
+    heads: &[&str],
+    tensors: &Tensors,
+) -> Option<usize> {
     let (tensors, _) = unwrap(tensors.clone());
-    let table = recognise(&libraries_of(network, model), &parameters::slots(network), &tensors).ok()?;
-    let (key, _) = table.places.iter().find(|(_, place)| place.own == HEAD[0])?;
-    let shape = tensors.get(key)?.shape();
-    match shape.as_slice() {
-        // A head of no features could claim any number of classes.
-        [classes, features] if *features > 0 => Some(*classes),
-        _ => None,
-    }
+    let table = recognise(libraries, &parameters::slots(network), &tensors).ok()?;
+    let rows = |head: &&str| {
+        let (key, _) = table.places.iter().find(|(_, place)| place.own == **head)?;
+        let shape = tensors.get(key)?.shape();
+        match shape.as_slice() {
+            // A head of no features could claim any number of classes.
+            [classes, features, ..] if *features > 0 => Some(*classes),
+            _ => None,
+        }
+    };
+    heads.iter().find_map(rows)
 }
 
 /// The tensors of the file with our names and shapes.

@@ -7,7 +7,9 @@ mod keys;
 
 pub use export::{export, export_named};
 pub use file::read;
-pub use import::{Adapt, Import, classes, import, import_named, import_segmentation};
+pub use import::{
+    Adapt, Import, classes, has_auxiliary, import, import_named, import_segmentation, segmentation_classes,
+};
 
 use std::path::Path;
 
@@ -55,7 +57,21 @@ pub fn load_segmentation(
     path: &Path,
     adapt: Adapt,
 ) -> Result<(SegmentationNetwork, Import), ZooError> {
-    import_segmentation(network, model, read(path)?, adapt).map_err(|mismatch| ZooError::OtherModel {
+    fill_segmentation(network, model, path, read(path)?, adapt)
+}
+
+/// As [`fill`], of a network for segmentation.
+///
+/// # Errors
+/// As [`fill`].
+pub fn fill_segmentation(
+    network: SegmentationNetwork,
+    model: &SegmentationModel,
+    path: &Path,
+    tensors: Tensors,
+    adapt: Adapt,
+) -> Result<(SegmentationNetwork, Import), ZooError> {
+    import_segmentation(network, model, tensors, adapt).map_err(|mismatch| ZooError::OtherModel {
         path: path.to_path_buf(),
         model: model.key(),
         mismatch,
