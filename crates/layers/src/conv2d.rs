@@ -154,11 +154,12 @@ impl Conv2d {
         self.padding == Padding::Zeros(0) && !self.depthwise && self.dilation == 1 && [height, width] == [kernel; 2]
     }
 
-    /// Whether this is a 3x3 convolution from all channels to all, to an output of the size of such a map.
-    pub(crate) fn keeps_size_with_3x3(&self, x: [usize; 4]) -> bool {
+    /// Whether this is a 3x3 convolution from all channels to all whose output has the size of a map of so many rows and columns.
+    pub(crate) fn keeps_size_with_3x3(&self, size: [usize; 2]) -> bool {
         let [.., kernel, _] = self.weight.dims();
-        let places = Places { stride: 1, dilation: 1, before: [1; 2], out: [x[2], x[3]] };
-        kernel == 3 && !self.depthwise && self.places(x) == places
+        let places = Places { stride: 1, dilation: 1, before: [1; 2], out: size };
+        // Batch and channels do not matter.
+        kernel == 3 && !self.depthwise && self.places([1, 1, size[0], size[1]]) == places
     }
 
     /// The convolution with a kernel that covers the whole map, as a matrix product.

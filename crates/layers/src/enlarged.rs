@@ -45,9 +45,7 @@ impl Conv2d {
 
     /// Whether it enlarges a map while it reads it.
     fn enlarges(&self, x: &Enlarged) -> bool {
-        let [batch, channels, ..] = x.x.dims();
-        let [height, width] = x.size;
-        ops::convolves_enlarged(&x.x, x.size) && self.keeps_size_with_3x3([batch, channels, height, width])
+        ops::convolves_enlarged(&x.x, x.size) && self.keeps_size_with_3x3(x.size)
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn read_before(nodes: &mut [Node], maps: &[FeatureMap], situation: &S
         };
         let Some(resize) = maker_of(nodes, enlarged, Kind::Resize) else { continue };
         let (x, size) = (nodes[resize].inputs[0], |value: usize| [maps[value].height, maps[value].width]);
-        let alone = [Some(read), Some(enlarged)].into_iter().flatten().all(|value| readers_of(nodes, value).len() == 1);
+        let alone = [read, enlarged].into_iter().all(|value| readers_of(nodes, value).len() == 1);
         if !alone || !enlarges(situation.precision.dtype().into(), size(x), size(enlarged)) {
             continue;
         }

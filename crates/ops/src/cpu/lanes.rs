@@ -32,7 +32,7 @@ pub(crate) fn deal<T: Copy>(values: &[T], first: &mut [T], second: &mut [T]) {
 }
 
 /// Takes elements from two slices in turn: the inverse of [`deal`]. Elements for which there is no room are left out.
-pub(crate) fn interleave<T: Real>(first: &[T], second: &[T], values: &mut [T]) {
+pub(crate) fn interleave<T: Copy>(first: &[T], second: &[T], values: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {

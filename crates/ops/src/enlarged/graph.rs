@@ -1,6 +1,7 @@
 //! Convolutions of enlarged maps on Burn's gradient graph.
 
 use burn::backend::Autodiff;
+use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
@@ -39,14 +40,9 @@ impl<B: EnlargedGradients> Backward<B, 3> for BesideBackward {
     type State = Kept<B>;
 
     fn backward(self, ops: Ops<Self::State, 3>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let [x_node, weight_node, beside_node] = parents(&ops);
+        let [x, weight, beside] = parents(&ops);
         let dy = grads.consume::<B>(&ops.node);
-        let wanted = Wanted { x: x_node.is_some(), beside: beside_node.is_some(), weight: weight_node.is_some() };
-        let (x, beside, weight) = ops.state;
-        let of = B::convolve_backward(x, beside, weight, dy, wanted);
-        of.weight.register(grads, weight_node);
-        of.beside.register(grads, beside_node);
-        of.x.register(grads, x_node);
+        backward(ops.state, dy, grads, [x, beside, weight]);
     }
 }
 
@@ -58,12 +54,22 @@ impl<B: EnlargedGradients> Backward<B, 2> for AloneBackward {
     type State = Kept<B>;
 
     fn backward(self, ops: Ops<Self::State, 2>, grads: &mut Gradients, _: &mut Checkpointer) {
-        let [x_node, weight_node] = parents(&ops);
+        let [x, weight] = parents(&ops);
         let dy = grads.consume::<B>(&ops.node);
-        let wanted = Wanted { x: x_node.is_some(), beside: false, weight: weight_node.is_some() };
-        let (x, beside, weight) = ops.state;
-        let of = B::convolve_backward(x, beside, weight, dy, wanted);
-        of.weight.register(grads, weight_node);
-        of.x.register(grads, x_node);
+        backward(ops.state, dy, grads, [x, None, weight]);
     }
+}
+
+/// Registers the gradients of the map, of the one beside it and of the filters with those of these parents that there are.
+fn backward<B: EnlargedGradients>(
+    (x, beside, weight): Kept<B>,
+    dy: FloatTensor<B>,
+    grads: &mut Gradients,
+    [x_node, beside_node, weight_node]: [Option<NodeId>; 3],
+) {
+    let wanted = Wanted { x: x_node.is_some(), beside: beside_node.is_some(), weight: weight_node.is_some() };
+    let of = B::convolve_backward(x, beside, weight, dy, wanted);
+    of.weight.register(grads, weight_node);
+    of.beside.register(grads, beside_node);
+    of.x.register(grads, x_node);
 }

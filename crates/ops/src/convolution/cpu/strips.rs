@@ -20,10 +20,10 @@ use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{Source, Target};
 
 /// Bytes of a strip and of what it is multiplied with, so that both stay in the second-level cache.
-const BYTES: usize = 1 << 19;
+pub(crate) const BYTES: usize = 1 << 19;
 /// The fewest rows of output pixels in a strip, where there are as many: those that the kernel reaches beyond them are copied again for
 /// the next strip.
-const ROWS: usize = 4;
+pub(crate) const ROWS: usize = 4;
 /// How many times longer rows are than the kernel reaches, at least: otherwise too much is computed in vain.
 const LONGER: usize = 8;
 
@@ -253,21 +253,24 @@ impl Rows {
             to[..copied.start].fill(0);
             to[copied.end..].fill(0);
             let count = copied.len();
-            let (to, one) = (&mut to[copied], &one[from..from + count]);
-            let other = other.get(from..from + count);
-            vectorised(
-                #[inline(always)]
-                || match other {
-                    Some(other) => {
-                        for ((to, one), other) in to.iter_mut().zip(one).zip(other) {
-                            *to = u32::from(*one) | u32::from(*other) << 16;
-                        }
-                    }
-                    None => to.iter_mut().zip(one).for_each(|(to, one)| *to = u32::from(*one)),
-                },
-            );
+            paired(&one[from..from + count], other.get(from..from + count), &mut to[copied]);
         });
     }
+}
+
+/// Pairs of numbers; where there is no other, of a number and zero.
+pub(crate) fn paired(one: &[u16], other: Option<&[u16]>, to: &mut [u32]) {
+    vectorised(
+        #[inline(always)]
+        || match other {
+            Some(other) => {
+                for ((to, one), other) in to.iter_mut().zip(one).zip(other) {
+                    *to = u32::from(*one) | u32::from(*other) << 16;
+                }
+            }
+            None => to.iter_mut().zip(one).for_each(|(to, one)| *to = u32::from(*one)),
+        },
+    );
 }
 
 /// Does something with each of several things, on one thread or on all, with something that each thread keeps.

@@ -11,18 +11,14 @@ use rayon::prelude::*;
 
 use super::Shape;
 use super::fold::{FOLDED, QUARTERS, TAPS, both};
-use crate::convolution::cpu::strips::each_of;
+use crate::convolution::cpu::strips::{BYTES, ROWS, each_of, paired};
 use crate::cpu::bits::Bits;
 use crate::cpu::gemm::{Matrix, Pixels, Stretches, Strip, Threads};
 use crate::cpu::gemm_bf16::{INNER, Taps, Turned};
 use crate::cpu::halves::Half;
-use crate::cpu::lanes::{deal, vectorised};
+use crate::cpu::lanes::{deal, interleave, vectorised};
 use crate::cpu::room::Room;
 
-/// Bytes of a strip and of what is made of it, so that both stay in the second-level cache.
-const BYTES: usize = 1 << 19;
-/// The fewest rows of a strip, where there are as many.
-const ROWS: usize = 4;
 /// Rows of a strip above and below those that it is made for.
 const AROUND: usize = 2;
 
@@ -89,16 +85,20 @@ impl<'a> Strips<'a> {
         }
     }
 
-    /// Fills the quarters of a pair of planes of twice as many rows and columns; the second may be missing.
-    fn fill_quarters(&self, first: usize, rows: usize, quarters: &mut [u32], one: &[u16], other: Option<&[u16]>) {
-        for (quarter, strip) in quarters.chunks_exact_mut(self.plane()).enumerate() {
-            let [of_row, of_column] = both(quarter);
-            self.fill(first, rows, strip, |row, to| {
-                let length = 2 * self.shape.width;
-                let line = (2 * row + of_row) * length..(2 * row + of_row + 1) * length;
-                every_second(&one[line.clone()], other.map(|other| &other[line]), of_column, to);
-            });
-        }
+    /// Fills the quarters of each pair of channels of a map of twice as many rows and columns.
+    fn fill_quarters(&self, first: usize, rows: usize, map: &[u16], pairs: &mut [u32], threads: Threads) {
+        let length = 2 * self.shape.width;
+        let fill = |(): &mut (), (pair, quarters): (usize, &mut [u32])| {
+            let (one, other) = of_pair(map, pair, QUARTERS * self.shape.plane());
+            for (quarter, strip) in quarters.chunks_exact_mut(self.plane()).enumerate() {
+                let [of_row, of_column] = both(quarter);
+                self.fill(first, rows, strip, |row, to| {
+                    let line = (2 * row + of_row) * length..(2 * row + of_row + 1) * length;
+                    every_second(&one[line.clone()], other.map(|other| &other[line]), of_column, to);
+                });
+            }
+        };
+        each_of(pairs.par_chunks_exact_mut(QUARTERS * self.plane()).enumerate(), || (), fill, threads);
     }
 
     /// Where what each tap sees begins: of `planes` planes for each of so many channels, or pairs of them, the plane, row and column of each
@@ -167,24 +167,15 @@ impl<'a> Strips<'a> {
                 planes,
                 || (),
                 |(), (pair, strip)| {
-                    let [one, other] = of_pair(x, pair, shape.plane());
+                    let (one, other) = of_pair(x, pair, shape.plane());
                     self.fill(first, rows, strip, |row, to| {
                         let line = row * shape.width..(row + 1) * shape.width;
-                        paired(&one[line.clone()], other.get(line), to);
+                        paired(&one[line.clone()], other.map(|other| &other[line]), to);
                     });
                 },
                 threads,
             );
-            let planes = quarters.par_chunks_exact_mut(QUARTERS * self.plane()).enumerate();
-            each_of(
-                planes,
-                || (),
-                |(), (pair, strip)| {
-                    let [one, other] = of_pair(beside, pair, QUARTERS * shape.plane());
-                    self.fill_quarters(first, rows, strip, one, (!other.is_empty()).then_some(other));
-                },
-                threads,
-            );
+            self.fill_quarters(first, rows, beside, quarters, threads);
             for ((filters, starts), made) in
                 filters.iter().zip(&starts).zip(made.chunks_exact_mut(shape.output * of_quarter))
             {
@@ -200,7 +191,7 @@ impl<'a> Strips<'a> {
                         let quarter = 2 * (row % 2) + of_column;
                         &made[(quarter * shape.output + filter) * of_quarter + row / 2 * shape.width..][..shape.width]
                     };
-                    in_turn(from(0), from(1), to);
+                    interleave(from(0), from(1), to);
                 }
             });
         });
@@ -219,16 +210,7 @@ impl<'a> Strips<'a> {
         let mut pairs = vec![0; of_output * QUARTERS * self.plane() + Strip::BEYOND];
         self.each(|first, rows| {
             let filled = of_output * QUARTERS * self.plane();
-            let planes = pairs[..filled].par_chunks_exact_mut(QUARTERS * self.plane()).enumerate();
-            each_of(
-                planes,
-                || (),
-                |(), (pair, strip)| {
-                    let [one, other] = of_pair(dy, pair, QUARTERS * shape.plane());
-                    self.fill_quarters(first, rows, strip, one, (!other.is_empty()).then_some(other));
-                },
-                threads,
-            );
+            self.fill_quarters(first, rows, dy, &mut pairs[..filled], threads);
             let strip = Strip { pairs: &pairs, starts: &starts, width: self.width() };
             let pixels = Pixels { first: first * shape.width, rows, width: shape.width, plane: shape.plane() };
             dx.convolve(filters, &strip, pixels, threads);
@@ -308,23 +290,10 @@ impl<'a> Strips<'a> {
     }
 }
 
-/// The planes of a pair of channels; the second is empty if there is none.
-fn of_pair(map: &[u16], pair: usize, plane: usize) -> [&[u16]; 2] {
-    let one = &map[2 * pair * plane..][..plane];
-    [one, map.get((2 * pair + 1) * plane..(2 * pair + 2) * plane).unwrap_or(&[])]
-}
-
-/// Pairs of numbers.
-fn paired(one: &[u16], other: Option<&[u16]>, to: &mut [u32]) {
-    vectorised(
-        #[inline(always)]
-        || match other {
-            Some(other) => to.iter_mut().zip(one).zip(other).for_each(|((to, one), other)| {
-                *to = u32::from(*one) | u32::from(*other) << 16;
-            }),
-            None => to.iter_mut().zip(one).for_each(|(to, one)| *to = u32::from(*one)),
-        },
-    );
+/// The planes of a pair of channels; the last of an odd number is alone.
+fn of_pair(map: &[u16], pair: usize, plane: usize) -> (&[u16], Option<&[u16]>) {
+    let mut planes = map[2 * pair * plane..].chunks_exact(plane);
+    (planes.next().unwrap_or(&[]), planes.next())
 }
 
 /// Pairs of every second number, from the first or the second on.
@@ -343,17 +312,6 @@ fn every_second(one: &[u16], other: Option<&[u16]>, from: usize, to: &mut [u32])
             }),
             (None, 0) => to.iter_mut().zip(one).for_each(|(to, one)| *to = number(*one) & 0xffff),
             (None, _) => to.iter_mut().zip(one).for_each(|(to, one)| *to = number(*one) >> 16),
-        },
-    );
-}
-
-/// The numbers of two slices in turn.
-fn in_turn(first: &[u16], second: &[u16], to: &mut [u16]) {
-    vectorised(
-        #[inline(always)]
-        || {
-            let (pairs, _) = to.as_chunks_mut::<2>();
-            pairs.iter_mut().zip(first).zip(second).for_each(|((to, first), second)| *to = [*first, *second]);
         },
     );
 }
