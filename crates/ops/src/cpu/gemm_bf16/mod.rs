@@ -1,7 +1,8 @@
-//! Matrix products of factors rounded to bf16, on x86-64 processors with an instruction for them (AVX-512 BF16).
+//! Matrix products of factors rounded to bf16, on x86-64 processors with instructions for them (AVX-512 BF16, AMX).
 //!
-//! `VDPBF16PS` multiplies 32 pairs of bf16 and adds them to 16 sums of float32, two pairs to each: twice the products that an
-//! instruction on float32 makes. Factors are slices of float32, which are rounded while they are packed, or of bf16. The product is
+//! `VDPBF16PS` multiplies 16 pairs of bf16 with 16 others and adds the two products of each to one of 16 sums of float32: twice the
+//! products that an instruction on float32 makes. `TDPBF16PS` does that for all of 16 rows with all of 16 columns, 16 pairs long, in the
+//! time of 16 instructions ([`amx`]). Factors are slices of float32, which are rounded while they are packed, or of bf16. The product is
 //! float32.
 //!
 //! # What is computed
@@ -10,10 +11,12 @@
 //!
 //! - A factor of float32 is rounded to the nearest bf16, ties to even. Numbers too small for a normal bf16 (subnormal ones of
 //!   float32) become zeros of their sign. NaN stays NaN.
-//! - Intel's manual defines the instruction, and processors of AMD do the same: of two products that follow each other along the
+//! - Intel's manual defines `VDPBF16PS`, and processors of AMD do the same: of two products that follow each other along the
 //!   inner dimension, the second is added to the sum first, and then the first. Each addition is a fused multiply-add, rounded once,
 //!   to nearest even. Subnormal factors and sums count as zeros, and sums that come out subnormal become zeros. The control register
 //!   for floats (MXCSR) is neither asked nor changed.
+//! - It defines `TDPBF16PS` as well: the first products of up to 16 pairs are added up, from zero, and so are the second ones, by fused
+//!   multiply-adds; then one to the other, and both to the sum. The last of a sum's pairs are filled up with zeros.
 //! - If the inner dimension has at least [`LONG`] numbers, which follow each other in memory in both factors, as they do for a
 //!   gradient of weights, one factor is turned and the other read as it lies ([`contiguous`]). A block of at most [`INNER`] numbers has
 //!   one sum for each element of the product, to which its pairs are added in order.
@@ -23,6 +26,8 @@
 //!   are added in order: first those of two channels, a tap after the other. What is written as bf16 is rounded as factors are.
 //! - All other products are made of outer products ([`outer`]). A block of at most [`outer::INNER`] numbers has one sum for each
 //!   element, to which its pairs are added in order.
+//! - Tiles add up all of the inner dimension, but for factors that follow each other along it, of which a block has [`INNER`] numbers at
+//!   most, whatever stretches they lie in.
 //! - The sum of the first block replaces the target or is added to it, those of all others are added to it in order: additions of
 //!   float32.
 //!
@@ -51,10 +56,12 @@
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
+use std::ops::Range;
 
 use super::matrix::{Matrix, Mode, Output, Threads};
 use super::tiles::{at_once, grid, over, part, written};
 
+mod amx;
 mod contiguous;
 mod outer;
 mod output;
@@ -86,6 +93,22 @@ pub(crate) fn available() -> bool {
         && is_x86_feature_detected!("avx512bf16")
 }
 
+/// What multiplies: factors are packed for one or the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Instruction {
+    /// `VDPBF16PS`, which multiplies registers of pairs.
+    OfRegisters,
+    /// `TDPBF16PS`, which multiplies tiles ([`amx`]).
+    OfTiles,
+}
+
+impl Instruction {
+    /// The faster of those that this processor has.
+    fn fastest() -> Self {
+        if amx::available() { Self::OfTiles } else { Self::OfRegisters }
+    }
+}
+
 /// Bytes of the buffer that each thread keeps to pack factors. [`Left::bytes`] come on top while a product is computed of
 /// factors that are not contiguous along the inner dimension.
 pub(crate) const fn packing_bytes() -> usize {
@@ -111,8 +134,21 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     right: Matrix<'_, B>,
     threads: Threads,
 ) {
+    multiply_with(Instruction::fastest(), target, stride, mode, left, right, threads);
+}
+
+/// [`multiply`] with one of the instructions.
+fn multiply_with<A: Factor, B: Factor>(
+    instruction: Instruction,
+    target: &mut [f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_, A>,
+    right: Matrix<'_, B>,
+    threads: Threads,
+) {
     if !are_contiguous(&left, &right) {
-        return Left::new(left).multiply(target, stride, mode, right, threads);
+        return Left::packed_for(instruction, left).multiply(target, stride, mode, right, threads);
     }
     let ([rows, inner], [again, columns]) = (left.shape, right.shape);
     assert_eq!(inner, again, "the inner dimensions of a product agree");
@@ -125,12 +161,32 @@ pub(crate) fn multiply<A: Factor, B: Factor>(
     match turned {
         true => over(tasks, among(rows, columns, tasks), |(rows, columns)| {
             // SAFETY: see the module. Parts do not overlap.
-            unsafe { contiguous::block((left, rows), (right, columns), inner, place) }
+            unsafe { lying_by_turned(instruction, (left, rows), (right, columns), inner, place) }
         }),
         false => over(tasks, among(columns, rows, tasks), |(columns, rows)| {
             // SAFETY: as above.
-            unsafe { contiguous::block((right, columns), (left, rows), inner, place) }
+            unsafe { lying_by_turned(instruction, (right, columns), (left, rows), inner, place) }
         }),
+    }
+}
+
+/// A part of the product of factors whose numbers follow each other along the inner dimension.
+///
+/// # Safety
+/// As for [`contiguous::block`], with the instruction.
+unsafe fn lying_by_turned<A: Factor, B: Factor>(
+    instruction: Instruction,
+    turned: (Source<'_, A>, Range<usize>),
+    lying: (Source<'_, B>, Range<usize>),
+    inner: usize,
+    place: Place,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match instruction {
+            Instruction::OfRegisters => contiguous::block(turned, lying, inner, place),
+            Instruction::OfTiles => amx::lying_by_turned(turned, lying, inner, place),
+        }
     }
 }
 
@@ -149,11 +205,15 @@ impl Left {
     /// # Panics
     /// If the matrix does not lie in its slice, or the processor lacks the instructions ([`available`]).
     pub(crate) fn new<T: Factor>(matrix: Matrix<'_, T>) -> Self {
+        Self::packed_for(Instruction::fastest(), matrix)
+    }
+
+    fn packed_for<T: Factor>(instruction: Instruction, matrix: Matrix<'_, T>) -> Self {
         let [rows, inner] = matrix.shape;
         let source = Source::of_left(matrix);
         assert!(available(), "the processor multiplies numbers of bf16");
         // SAFETY: see the module.
-        unsafe { Self::pack(source, rows, inner) }
+        unsafe { Self::pack(instruction, source, rows, inner) }
     }
 
     /// Writes or adds this factor times `right`, rounded to bf16, to the matrix whose rows begin `stride` elements apart in `target`.
@@ -176,9 +236,12 @@ impl Left {
         self.product(right, Written { to: To::Singles(target.start), stride, add: mode == Mode::Add }, threads);
     }
 
-    /// Whether [`Left::write`] serves this factor: whether there is an inner dimension, and it is a single block.
+    /// Whether [`Left::write`] serves this factor: whether there is an inner dimension, and it is a single block. Tiles add up all of it.
     pub(crate) fn is_one_block(&self) -> bool {
-        (1..=outer::INNER).contains(&self.shape()[1])
+        match self.instruction() {
+            Instruction::OfRegisters => (1..=outer::INNER).contains(&self.shape()[1]),
+            Instruction::OfTiles => self.shape()[1] > 0,
+        }
     }
 
     /// Writes this factor times `right`, rounded to bf16, to the columns from `first` on of a matrix whose rows begin `stride` elements
@@ -210,18 +273,30 @@ impl Left {
         let ([rows, inner], columns) = (self.shape(), right.shape[1]);
         let right = Source::of_right(right);
         let tasks = at_once([rows, inner, columns], SMALL, threads);
-        let wide = part(columns, tasks, outer::LANES).min(outer::columns_at_once(inner));
+        let (at_most, of_rows) = match self.instruction() {
+            Instruction::OfRegisters => (outer::columns_at_once(inner), outer::ROWS),
+            Instruction::OfTiles => (usize::MAX, amx::SIDE),
+        };
+        let wide = part(columns, tasks, outer::LANES).min(at_most);
         // Rows are divided only where there are too few columns for all threads, because every task packs its columns for itself.
-        let high = part(rows, tasks.div_ceil(columns.div_ceil(wide)), outer::ROWS);
+        let high = part(rows, tasks.div_ceil(columns.div_ceil(wide)), of_rows);
         over(tasks, grid(rows, high, columns, wide), |(rows, columns)| {
             // SAFETY: see the module; this factor was packed, so the processor has the instructions. Parts do not overlap.
-            unsafe { self.block(rows, right, columns, written) }
+            unsafe {
+                match self.instruction() {
+                    Instruction::OfRegisters => self.block(rows, right, columns, written),
+                    Instruction::OfTiles => self.block_of_tiles(rows, right, columns, written),
+                }
+            }
         });
     }
 }
 
-/// Lines of the scratch: for one way of multiplying or the other.
-const SCRATCH: usize = if contiguous::SCRATCH > outer::SCRATCH { contiguous::SCRATCH } else { outer::SCRATCH };
+/// Lines of the scratch: for any way of multiplying.
+const SCRATCH: usize = {
+    let registers = if contiguous::SCRATCH > outer::SCRATCH { contiguous::SCRATCH } else { outer::SCRATCH };
+    if amx::SCRATCH > registers { amx::SCRATCH } else { registers }
+};
 
 thread_local! {
     static LINES: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };

@@ -6,13 +6,13 @@
 
 #![allow(unsafe_code)]
 
-use std::arch::x86_64::{__m512i, __mmask16, _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps};
+use std::arch::x86_64::{__m512, __m512i, __mmask16, _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps};
 use std::ops::Range;
 
 use super::super::tiles::blocks;
 use super::output::To;
 use super::pack::{Factor, Line, PAIRS, Part, Source, halves, lowest};
-use super::with_scratch;
+use super::{Instruction, amx, with_scratch};
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 8;
@@ -46,6 +46,7 @@ pub(super) struct Written {
 
 /// A left factor, rounded to bf16 and packed. It serves any number of products.
 pub(crate) struct Left {
+    instruction: Instruction,
     pub(super) lines: Vec<Line>,
     rows: usize,
     inner: usize,
@@ -54,7 +55,11 @@ pub(crate) struct Left {
 impl Left {
     /// Bytes of a packed factor.
     pub(crate) fn bytes(rows: usize, inner: usize) -> usize {
-        lines(rows, inner) * size_of::<Line>()
+        lines(Instruction::fastest(), rows, inner) * size_of::<Line>()
+    }
+
+    pub(super) fn instruction(&self) -> Instruction {
+        self.instruction
     }
 
     pub(super) fn shape(&self) -> [usize; 2] {
@@ -66,31 +71,65 @@ impl Left {
     /// # Safety
     /// The processor has the instructions, and `rows` outer places of `inner` numbers lie in the source.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub(super) unsafe fn pack<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize) -> Self {
-        let count = lines(rows, inner);
+    pub(super) unsafe fn pack<T: Factor>(
+        instruction: Instruction,
+        source: Source<'_, T>,
+        rows: usize,
+        inner: usize,
+    ) -> Self {
+        let count = lines(instruction, rows, inner);
         let mut lines = Vec::with_capacity(count);
         let start: *mut Line = lines.as_mut_ptr();
-        if count > 0 {
-            // SAFETY: there is room for `count` lines. Panels may end in the middle of the last one.
-            unsafe { start.add(count - 1).write(Line::ZERO) };
-        }
-        for depth in blocks(inner, INNER, 2) {
-            for outer in (0..rows).step_by(2 * ROWS) {
-                let outers = (rows - outer).min(2 * ROWS);
-                let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
-                // SAFETY: `lines` has counted a panel for every eight rows begun; without a second group its address is not used.
-                unsafe {
-                    let first = start.cast::<u32>().add(panel(rows, &depth, outer));
-                    let second = first.wrapping_add(ROWS * depth.len().div_ceil(2));
-                    source.sixteen(part, [first, second], ROWS);
+        // SAFETY: there is room for `count` lines, and all of them are written.
+        unsafe {
+            match instruction {
+                Instruction::OfRegisters => pack_panels(source, rows, inner, start, count),
+                Instruction::OfTiles => {
+                    amx::rows(source, Part { outer: 0, outers: rows, inner: 0, inners: inner }, start);
                 }
             }
+            lines.set_len(count);
         }
-        // SAFETY: panels follow each other without gaps, and a panel is written as a whole: eight rows for each of its pairs.
-        unsafe { lines.set_len(count) };
-        Self { lines, rows, inner }
+        Self { instruction, lines, rows, inner }
     }
 
+    /// [`Left::block`] with tiles.
+    ///
+    /// # Safety
+    /// As there, with rows from a multiple of 16 on.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn block_of_tiles<T: Factor>(
+        &self,
+        rows: Range<usize>,
+        right: Source<'_, T>,
+        columns: Range<usize>,
+        Written { to, stride, add }: Written,
+    ) {
+        let panels = |range: &Range<usize>| range.len().div_ceil(LANES);
+        let of_panel = |first: usize, panel: usize, end: usize| {
+            let start = first + LANES * panel;
+            (start, (end - start).min(LANES))
+        };
+        let pack = |panel: usize, tiles: Range<usize>, to: *mut Line| {
+            let (outer, outers) = of_panel(columns.start, panel, columns.end);
+            let inner = tiles.start * 2 * amx::SIDE;
+            let inners = (self.inner - inner).min(tiles.len() * 2 * amx::SIDE);
+            // SAFETY: the part lies in the source, as the caller promises, and there is room for these tiles.
+            unsafe { amx::columns(right, Part { outer, outers, inner, inners }, to) }
+        };
+        let put = |row: usize, panel: usize, sums: [__m512; amx::SIDE]| {
+            let ((row, high), (column, wide)) =
+                (of_panel(rows.start, row, rows.end), of_panel(columns.start, panel, columns.end));
+            let (place, mask) = ((row * stride + column) as isize, lowest(wide) as __mmask16);
+            // SAFETY: the rows and the columns that the mask leaves lie in the target.
+            unsafe { to.put(place, stride, sums.into_iter().take(high), mask, add) };
+        };
+        let tiles = amx::tiles(self.inner.div_ceil(2));
+        let first = self.lines.as_ptr().wrapping_add(rows.start / amx::SIDE * tiles * amx::SIDE);
+        let factors = amx::Factors { rows: first, tiles, columns: pack };
+        // SAFETY: this factor was packed for tiles, so the processor has them.
+        unsafe { amx::product(&factors, 0..panels(&rows), 0..panels(&columns), put) };
+    }
     /// Computes a block of the product: `rows`, whose start is a multiple of the rows of a tile, and at most [`columns_at_once`] of
     /// `columns`.
     ///
@@ -137,8 +176,36 @@ impl Left {
     }
 }
 
+/// Packs a factor of `count` lines for registers. Panels follow each other without gaps, and a panel is written as a whole: eight rows for
+/// each of its pairs.
+///
+/// # Safety
+/// As for [`Left::pack`], with room for so many lines.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+unsafe fn pack_panels<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize, start: *mut Line, count: usize) {
+    if count > 0 {
+        // SAFETY: there is room for `count` lines. Panels may end in the middle of the last one.
+        unsafe { start.add(count - 1).write(Line::ZERO) };
+    }
+    for depth in blocks(inner, INNER, 2) {
+        for outer in (0..rows).step_by(2 * ROWS) {
+            let outers = (rows - outer).min(2 * ROWS);
+            let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
+            // SAFETY: `lines` has counted a panel for every eight rows begun; without a second group its address is not used.
+            unsafe {
+                let first = start.cast::<u32>().add(panel(rows, &depth, outer));
+                let second = first.wrapping_add(ROWS * depth.len().div_ceil(2));
+                source.sixteen(part, [first, second], ROWS);
+            }
+        }
+    }
+}
+
 /// Lines of a packed factor.
-fn lines(rows: usize, inner: usize) -> usize {
+fn lines(instruction: Instruction, rows: usize, inner: usize) -> usize {
+    if instruction == Instruction::OfTiles {
+        return rows.div_ceil(amx::SIDE) * amx::tiles(inner.div_ceil(2)) * amx::SIDE;
+    }
     let pairs: usize = blocks(inner, INNER, 2).map(|depth| depth.len().div_ceil(2)).sum();
     (rows.div_ceil(ROWS) * ROWS * pairs).div_ceil(PAIRS)
 }

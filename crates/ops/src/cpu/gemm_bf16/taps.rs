@@ -8,16 +8,18 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps, _mm512_setzero_si512,
+    __m512, __m512i, __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
+    _mm512_setzero_si512,
 };
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use super::super::matrix::{Output, Pixels, Strip, Threads};
 use super::super::tiles::{at_once, grid, over, part};
 use super::outer::{LANES, ROWS};
 use super::output::To;
 use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
-use super::{FEW, SMALL, available};
+use super::{FEW, Instruction, SMALL, amx, available};
 
 /// Runs in a tile.
 const RUNS: usize = 3;
@@ -25,6 +27,7 @@ const RUNS: usize = 3;
 /// The filters of a convolution, rounded to bf16 and packed: for eight of them, pair by pair of channels and tap by tap, the pair of
 /// each.
 pub(crate) struct Taps {
+    instruction: Instruction,
     pub(super) lines: Vec<Line>,
     filters: usize,
     /// Pairs of each filter.
@@ -37,18 +40,26 @@ const _: () = assert!(Strip::BEYOND == LANES - 1);
 impl Taps {
     /// Bytes of packed filters.
     pub(crate) fn bytes(filters: usize, channels: usize, taps: usize) -> usize {
-        lines(filters, channels.div_ceil(2) * taps) * size_of::<Line>()
+        lines(Instruction::fastest(), filters, channels.div_ceil(2) * taps) * size_of::<Line>()
     }
 
     /// Rounds and packs `weight` `[filters, channels, taps]`.
     ///
     /// # Panics
     /// If it has another size, or the processor lacks the instructions ([`available`]).
-    pub(crate) fn new<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3]) -> Self {
+    pub(crate) fn new<T: Factor>(weight: &[T], shape: [usize; 3]) -> Self {
+        Self::packed_for(Instruction::fastest(), weight, shape)
+    }
+
+    pub(super) fn packed_for<T: Factor>(
+        instruction: Instruction,
+        weight: &[T],
+        [filters, channels, taps]: [usize; 3],
+    ) -> Self {
         assert_eq!(weight.len(), filters * channels * taps, "as many numbers as filters have");
         assert!(available(), "the processor multiplies numbers of bf16");
         let pairs = channels.div_ceil(2) * taps;
-        let count = lines(filters, pairs);
+        let count = lines(instruction, filters, pairs);
         let mut lines: Vec<Line> = Vec::with_capacity(count);
         let places = &mut lines.spare_capacity_mut()[..count];
         if let Some(last) = places.last_mut() {
@@ -56,18 +67,28 @@ impl Taps {
             last.write(Line::ZERO);
         }
         if pairs > 0 {
-            // Two panels have a line for each pair.
-            let sixteens = (0..filters).step_by(2 * ROWS).zip(places.chunks_mut(pairs)).collect();
+            // Two panels of registers have a line for each pair, and so has one of tiles, of which some are zeros.
+            let of_sixteen = match instruction {
+                Instruction::OfRegisters => pairs,
+                Instruction::OfTiles => amx::tiles(pairs) * amx::SIDE,
+            };
+            let sixteens = (0..filters).step_by(2 * ROWS).zip(places.chunks_mut(of_sixteen)).collect();
             let tasks = at_once([filters, channels, taps], FEW, Threads::All);
             over(tasks, sixteens, |(first, places): (usize, &mut [MaybeUninit<Line>])| {
+                let (shape, to) = ([filters, channels, taps], places.as_mut_ptr());
                 // SAFETY: the processor has the instructions, the weight has as many numbers, and there is a line for each pair, or half
                 // of one if there is only one panel.
-                unsafe { pack(weight, [filters, channels, taps], first, places.as_mut_ptr().cast()) };
+                unsafe {
+                    match instruction {
+                        Instruction::OfRegisters => pack(weight, shape, first, to.cast()),
+                        Instruction::OfTiles => amx::taps(weight, shape, first, to.cast()),
+                    }
+                };
             });
         }
-        // SAFETY: panels follow each other without gaps, and each is written as a whole: eight places for each of its pairs.
+        // SAFETY: panels follow each other without gaps, and each is written as a whole: eight places for each of its pairs, or whole tiles.
         unsafe { lines.set_len(count) };
-        Self { lines, filters, pairs }
+        Self { instruction, lines, filters, pairs }
     }
 
     /// Computes these pixels of all planes of the output, a plane for each filter, and writes every one of them. Each is a sum over the
@@ -90,9 +111,17 @@ impl Taps {
         assert!(last < strip.pairs.len(), "a strip has room behind its last pair");
         let job = Job { taps: self, strip, plane, to: output.from(first) };
         let tasks = at_once([self.filters, 2 * self.pairs, LANES * runs.len()], SMALL, threads);
-        let wide = part(runs.len(), tasks, RUNS);
-        let high = part(self.filters, tasks.div_ceil(runs.len().div_ceil(wide)), ROWS);
+        let (runs_at_once, filters_at_once) = match self.instruction {
+            Instruction::OfRegisters => (RUNS, ROWS),
+            Instruction::OfTiles => (2, 2 * amx::SIDE),
+        };
+        let wide = part(runs.len(), tasks, runs_at_once);
+        let high = part(self.filters, tasks.div_ceil(runs.len().div_ceil(wide)), filters_at_once);
         over(tasks, grid(self.filters, high, runs.len(), wide), |(filters, part)| {
+            if self.instruction == Instruction::OfTiles {
+                // SAFETY: as below.
+                return unsafe { job.tiles(filters, &runs[part]) };
+            }
             for eight in filters.clone().step_by(ROWS) {
                 for runs in runs[part.clone()].chunks(RUNS) {
                     // SAFETY: filters were packed, so the processor has the instructions. It was asserted that what is read and
@@ -137,7 +166,10 @@ unsafe fn pack<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3], f
 }
 
 /// Lines of packed filters.
-fn lines(filters: usize, pairs: usize) -> usize {
+fn lines(instruction: Instruction, filters: usize, pairs: usize) -> usize {
+    if instruction == Instruction::OfTiles {
+        return filters.div_ceil(amx::SIDE) * amx::tiles(pairs) * amx::SIDE;
+    }
     (filters.next_multiple_of(ROWS) * pairs).div_ceil(PAIRS)
 }
 
@@ -188,6 +220,43 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
+    /// Computes the pixels of some runs for filters from a multiple of 16 on, with tiles.
+    ///
+    /// # Safety
+    /// As for [`Job::tile`], with filters that were packed for tiles.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    unsafe fn tiles(&self, filters: Range<usize>, runs: &[Run]) {
+        let (starts, pairs) = (self.strip.starts, self.strip.pairs.as_ptr());
+        let pack = |run: usize, tiles: Range<usize>, to: *mut Line| {
+            let from = pairs.wrapping_add(runs[run].from);
+            let starts = &starts[tiles.start * amx::SIDE..starts.len().min(tiles.end * amx::SIDE)];
+            for place in 0..tiles.len() * amx::SIDE {
+                // SAFETY: 16 pairs of the run lie behind each start, and there is room for these tiles.
+                unsafe {
+                    let line = match starts.get(place) {
+                        Some(start) => _mm512_loadu_si512(from.add(*start).cast()),
+                        None => _mm512_setzero_si512(),
+                    };
+                    to.add(place).cast::<__m512i>().write(line);
+                }
+            }
+        };
+        let put = |panel: usize, run: usize, sums: [__m512; amx::SIDE]| {
+            let first = filters.start + panel * amx::SIDE;
+            let of_run = sums.into_iter().take(filters.end - first);
+            for (place, mask) in runs[run].rows {
+                let place = (first * self.plane) as isize + place;
+                // SAFETY: the pixels that the mask leaves lie in the output, in the plane of each filter.
+                unsafe { self.to.put(place, self.plane, of_run.clone(), mask, false) };
+            }
+        };
+        let tiles = amx::tiles(self.taps.pairs);
+        let rows = self.taps.lines.as_ptr().wrapping_add(filters.start * tiles);
+        let factors = amx::Factors { rows, tiles, columns: pack };
+        // SAFETY: filters were packed for tiles, so the processor has them.
+        unsafe { amx::product(&factors, 0..filters.len().div_ceil(amx::SIDE), 0..runs.len(), put) };
+    }
+
     /// Computes the pixels of at most three runs for `filters` filters, at most eight, from one whose number is a multiple of eight.
     ///
     /// # Safety

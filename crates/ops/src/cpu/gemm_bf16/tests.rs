@@ -1,5 +1,5 @@
-//! The kernels against their definition, and the definition against sums in float64. On processors without the instructions there is
-//! nothing to compare, and each test ends at once.
+//! The kernels of each instruction that this processor has against their definition, and the definitions against sums in float64. Where
+//! there are no instructions there is nothing to compare, and each test ends at once.
 
 use half::bf16;
 
@@ -10,7 +10,16 @@ use super::super::random::random;
 use super::super::room::Room;
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
-use super::{Factor, INNER, LONG, Left, Taps, Turned, are_contiguous, available, multiply, outer, packing_bytes};
+use super::{
+    Factor, INNER, Instruction, LONG, Left, Taps, Turned, amx, are_contiguous, available, multiply, multiply_with,
+    outer, packing_bytes,
+};
+
+/// The instructions that this processor has.
+fn instructions() -> Vec<Instruction> {
+    let has = [(Instruction::OfRegisters, available()), (Instruction::OfTiles, amx::available())];
+    has.into_iter().filter(|(_, has)| *has).map(|(instruction, _)| instruction).collect()
+}
 
 /// A number of a factor as the kernels see it.
 trait Seen: Factor {
@@ -57,36 +66,60 @@ fn check<A: Seen, B: Seen>(
     right: Matrix<'_, B>,
     threads: Threads,
 ) {
+    for instruction in instructions() {
+        check_with(instruction, before, stride, mode, left, right, threads);
+    }
+}
+
+#[track_caller]
+fn check_with<A: Seen, B: Seen>(
+    instruction: Instruction,
+    before: &[f32],
+    stride: usize,
+    mode: Mode,
+    left: Matrix<'_, A>,
+    right: Matrix<'_, B>,
+    threads: Threads,
+) {
     let ([rows, inner], columns) = (left.shape, right.shape[1]);
     let contiguous = are_contiguous(&left, &right);
     let (mut target, mut packed) = (before.to_vec(), before.to_vec());
-    multiply(&mut target, stride, mode, left, right, threads);
-    Left::new(left).multiply(&mut packed, stride, mode, right, threads);
+    multiply_with(instruction, &mut target, stride, mode, left, right, threads);
+    Left::packed_for(instruction, left).multiply(&mut packed, stride, mode, right, threads);
     let (of_left, of_right) = (|row, k| at(&left, row, k).seen(), |column, k| at(&right, k, column).seen());
     let (of_left, of_right): (Numbers<'_>, Numbers<'_>) = (&of_left, &of_right);
     for (place, before) in before.iter().enumerate() {
         let (row, column) = (place / stride, place % stride);
         let expected = |contiguous: bool| match row < rows && column < columns {
-            true => element([row, inner, column], of_left, of_right, contiguous, mode, *before),
+            true => element(instruction, [row, inner, column], [of_left, of_right], contiguous, mode, *before),
             false => *before,
         };
         for (found, expected) in [(target[place], expected(contiguous)), (packed[place], expected(false))] {
             let same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-            assert!(same, "{rows}x{inner}x{columns} {mode:?} ({row}, {column}): {found:e}, not {expected:e}");
+            assert!(
+                same,
+                "{instruction:?} {rows}x{inner}x{columns} {mode:?} ({row}, {column}): {found:e}, not {expected:e}"
+            );
         }
     }
-    if mode == Mode::Replace && Left::new(left).is_one_block() {
-        check_written(left, right, stride + 1, threads);
+    if mode == Mode::Replace && Left::packed_for(instruction, left).is_one_block() {
+        check_written(instruction, left, right, stride + 1, threads);
     }
 }
 
 /// The same for a product that is written at once, into the columns from the first but one on, in both formats.
 #[track_caller]
-fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, stride: usize, threads: Threads) {
+fn check_written<A: Seen, B: Seen>(
+    instruction: Instruction,
+    left: Matrix<'_, A>,
+    right: Matrix<'_, B>,
+    stride: usize,
+    threads: Threads,
+) {
     let ([rows, inner], columns, first) = (left.shape, right.shape[1], 1);
     let of_left = |row: usize, k: usize| at(&left, row, k).seen();
     let of_right = |column: usize, k: usize| at(&right, k, column).seen();
-    let (packed, untouched) = (Left::new(left), 0x4129u16);
+    let (packed, untouched) = (Left::packed_for(instruction, left), 0x4129u16);
     let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); rows * stride];
     packed.write(&mut Output::Singles(&mut singles), stride, first, right, threads);
     let mut halves = vec![untouched; rows * stride];
@@ -95,7 +128,10 @@ fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, st
         let half = bf16::from_bits(*half);
         let (row, column) = (place / stride, place % stride);
         let expected = match (first..first + columns).contains(&column) {
-            true => element([row, inner, column - first], &of_left, &of_right, false, Mode::Replace, f32::NAN),
+            true => {
+                let factors: [Numbers<'_>; 2] = [&of_left, &of_right];
+                element(instruction, [row, inner, column - first], factors, false, Mode::Replace, f32::NAN)
+            }
             false => f32::from_bits(u32::from(untouched) << 16),
         };
         let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
@@ -110,9 +146,6 @@ fn check_written<A: Seen, B: Seen>(left: Matrix<'_, A>, right: Matrix<'_, B>, st
 /// Shapes around the sides of tiles and blocks, every layout and format of factors, gaps between rows, both modes.
 #[test]
 fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
-    if !available() {
-        return;
-    }
     let rows = [1, 2, 3, 4, 5, 7, 8, 9, 17, 66];
     let columns = [1, 3, 4, 5, 15, 16, 17, 33, 48, 49, 100];
     let inners = [1, 2, 3, 31, 32, 33, LONG - 1, LONG];
@@ -150,14 +183,12 @@ fn products_have_the_bits_of_their_definition_and_touch_nothing_else() {
 /// length of a block.
 #[test]
 fn products_with_stretches_have_the_bits_of_their_definition_and_touch_nothing_else() {
-    if !available() {
-        return;
-    }
     let most = INNER;
     let stretches = [[1, 2], [3, 6], [5, 34], [4, most / 2], [3, most / 3 + 1], [2, most], [3, most + 2]];
     let sides = [[1, 1], [3, 7], [16, 9], [17, 8], [1, 27], [48, 16], [15, 45], [100, 18], [49, 1]];
     let cases = stretches.into_iter().flat_map(|stretches| sides.map(|sides| (stretches, sides)));
-    for (case, ([count, length], [rows, columns])) in cases.enumerate() {
+    let cases = instructions().into_iter().flat_map(|instruction| cases.clone().map(move |case| (instruction, case)));
+    for (case, (instruction, ([count, length], [rows, columns]))) in cases.enumerate() {
         let (step, gap, inner) = (length + case % 4, case % 3, count * length);
         // Anywhere, or by threes.
         let start = |column: usize| 7 * column * column % (3 * columns + 1);
@@ -171,13 +202,15 @@ fn products_with_stretches_have_the_bits_of_their_definition_and_touch_nothing_e
         let (values, numbers) = (halves(case, end), halves(case + 500, (rows - 1) * (inner + gap) + inner));
         let left = Matrix::of_rows(&numbers, rows, inner, inner + gap);
         let right = Stretches { values: &values, starts: &starts, count, length, step };
-        let (stride, mut packed) = (columns + case % 2, Turned::default());
+        let (stride, mut packed) = (columns + case % 2, Turned::empty(instruction));
         let before = random(case as u64 + 900, rows * stride);
         for threads in [Threads::One, Threads::All] {
             // What it held before does not matter.
             packed.fill(Matrix::of(&numbers, 1, numbers.len()), threads);
             packed.fill(left, threads);
-            assert_eq!(size_of_val(&*packed.lines), Turned::bytes(rows, inner));
+            if instruction == Instruction::fastest() {
+                assert_eq!(size_of_val(&*packed.lines), Turned::bytes(rows, inner));
+            }
             let mut found = before.clone();
             packed.add_product(&mut found, stride, right, threads);
             for (place, (found, before)) in found.iter().zip(&before).enumerate() {
@@ -185,11 +218,11 @@ fn products_with_stretches_have_the_bits_of_their_definition_and_touch_nothing_e
                 let expected = if column < columns {
                     let of_left = |stretch: usize, k: usize| at(&left, row, stretch * length + k).seen();
                     let of_right = |stretch: usize, k: usize| values[starts[column] + stretch * step + k].seen();
-                    of_stretches([count, length], &of_left, &of_right, *before)
+                    of_stretches(instruction, [count, length], &of_left, &of_right, *before)
                 } else {
                     *before
                 };
-                let what = format!("{rows} x {count} * {length} x {columns} ({row}, {column})");
+                let what = format!("{instruction:?} {rows} x {count} * {length} x {columns} ({row}, {column})");
                 assert_eq!(found.to_bits(), expected.to_bits(), "{what}: {found:e}, not {expected:e}");
             }
         }
@@ -212,15 +245,14 @@ fn a_stretch_that_ends_beyond_its_slice_is_refused() {
 /// formats. Infinite and subnormal numbers are among those of the map.
 #[test]
 fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pixel_and_nothing_else() {
-    if !available() {
-        return;
-    }
     let special = [f32::INFINITY, f32::MIN_POSITIVE / 2.0, -0.0, f32::MIN_POSITIVE, 3e38];
     let sides = [16, 17, 31, 32, 33, 47, 48, 50, 64, 100];
-    let filters = [1, 2, 3, 5, 7, 8, 9, 17];
+    let filters = [1, 2, 3, 5, 7, 8, 9, 17, 49];
     let cases = filters.iter().flat_map(|filters| sides.map(|width| (*filters, width)));
-    for (case, (filters, width)) in cases.enumerate() {
-        let (channels, side, rows) = ([1, 2, 3, 6][case % 4], [1, 2, 3, 5][case / 3 % 4], 1 + case % 6);
+    let cases = instructions().into_iter().flat_map(|instruction| cases.clone().map(move |case| (instruction, case)));
+    for (case, (instruction, (filters, width))) in cases.enumerate() {
+        // With 43 channels there are more taps than are added up before the sums wait in memory.
+        let (channels, side, rows) = ([1, 2, 3, 6, 43][case % 5], [1, 2, 3, 5][case / 3 % 4], 1 + case % 6);
         let (taps, strip_width, first, gap) = (side * side, width + side - 1, case % 3, case % 5);
         let (height, plane) = (rows + side, first + rows * width + gap);
         let weight = random(case as u64, filters * channels * taps);
@@ -248,7 +280,7 @@ fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pix
         let starts: Vec<usize> = (0..channels.div_ceil(2) * taps).map(start).collect();
         let (strip, pixels) =
             (Strip { pairs: &pairs, starts: &starts, width: strip_width }, Pixels { first, rows, width, plane });
-        let packed = Taps::new(&weight, [filters, channels, taps]);
+        let packed = Taps::packed_for(instruction, &weight, [filters, channels, taps]);
         let untouched = 0x4129u16;
         for threads in [Threads::One, Threads::All] {
             let mut singles = vec![f32::from_bits(u32::from(untouched) << 16); filters * plane];
@@ -265,9 +297,11 @@ fn convolutions_of_a_strip_have_the_bits_of_their_definition_and_write_every_pix
                 let (row, column) = ((pixel - first) / width, (pixel - first) % width);
                 let of_filter = |channel: usize, tap: usize| weight[(filter * channels + channel) * taps + tap].seen();
                 let under = |channel: usize, tap: usize| at(channel, row + tap / side, column + tap % side).seen();
-                let expected = of_taps(channels, taps, &of_filter, &under);
+                let expected = of_taps(instruction, [channels, taps], &of_filter, &under);
                 let same = |a: f32, b: f32| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan();
-                let what = format!("{filters}x{channels}x{side}x{side}, {rows}x{width} ({filter}, {row}, {column})");
+                let what = format!(
+                    "{instruction:?} {filters}x{channels}x{side}x{side}, {rows}x{width} ({filter}, {row}, {column})"
+                );
                 assert!(same(*single, expected), "{what}: {single:e}, not {expected:e}");
                 assert!(same(half.to_f32(), bf16::from_f32(expected).to_f32()), "{what}: {half:e}, not {expected:e}");
             }
@@ -290,9 +324,6 @@ fn a_strip_that_ends_too_early_is_refused() {
 /// What rounds in a way of its own, and what padding with zeros could make NaN.
 #[test]
 fn subnormal_and_infinite_numbers_and_nans_come_out_as_defined() {
-    if !available() {
-        return;
-    }
     let special = [
         0.0,
         -0.0,
@@ -344,10 +375,12 @@ fn the_definition_is_near_the_sums_of_the_rounded_factors_in_float64() {
         let [left, right]: [Numbers<'_>; 2] = [&|_, k| rounded(a[k]), &|_, k| rounded(b[k])];
         let exact: Vec<f64> = a.iter().zip(&b).map(|(a, b)| f64::from(rounded(*a)) * f64::from(rounded(*b))).collect();
         let bound = (inner + 1) as f64 * f64::from(f32::EPSILON) / 2.0 * exact.iter().map(|x| x.abs()).sum::<f64>();
-        for contiguous in [false, true] {
-            let found = element([0, inner, 0], left, right, contiguous, Mode::Replace, f32::NAN);
-            let error = (f64::from(found) - exact.iter().sum::<f64>()).abs();
-            assert!(error <= bound, "{inner} products: off by {error:e}, at most {bound:e}");
+        for instruction in [Instruction::OfRegisters, Instruction::OfTiles] {
+            for contiguous in [false, true] {
+                let found = element(instruction, [0, inner, 0], [left, right], contiguous, Mode::Replace, f32::NAN);
+                let error = (f64::from(found) - exact.iter().sum::<f64>()).abs();
+                assert!(error <= bound, "{instruction:?}, {inner} products: off by {error:e}, at most {bound:e}");
+            }
         }
         // Eight significant bits: half a unit in the last of them is 2^-8 of a number at most.
         assert!(a.iter().all(|a| (rounded(*a) - a).abs() <= a.abs() / 256.0));
@@ -356,31 +389,31 @@ fn the_definition_is_near_the_sums_of_the_rounded_factors_in_float64() {
 
 #[test]
 fn products_do_not_depend_on_the_number_of_threads() {
-    if !available() {
-        return;
-    }
     // Many columns, many rows, and so few columns that rows are divided.
     for [rows, inner, columns] in [[96, 700, 1030], [1000, 600, 20], [20, 3000, 90], [90, 3000, 20], [70, 9000, 40]] {
         let (a, b) = (random(1, rows * inner), random(2, inner * columns));
         let stride = columns + 3;
         let before = random(3, rows * stride);
         for (by_rows, mode) in [(false, Mode::Add), (true, Mode::Add), (true, Mode::Replace)] {
-            let run = |threads: Threads, pool: usize| {
+            let run = |instruction: Instruction, threads: Threads, pool: usize| {
                 let mut target = before.clone();
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(pool).build().expect("a thread pool");
                 let left = Matrix::of(&a, rows, inner);
                 let right = matrix(&b, [inner, columns], by_rows, 0);
-                pool.install(|| multiply(&mut target, stride, mode, left, right, threads));
+                pool.install(|| multiply_with(instruction, &mut target, stride, mode, left, right, threads));
                 target
             };
-            let one = run(Threads::One, 1);
-            let changed = |(at, (one, before)): (usize, (&f32, &f32))| (at % stride < columns) == (one != before);
-            assert!(
-                one.iter().zip(&before).enumerate().all(changed),
-                "all of the product is written, and nothing else"
-            );
-            for pool in [1, 2, 3, 8, 40] {
-                assert!(run(Threads::All, pool) == one, "{rows}x{inner}x{columns}, {pool} threads");
+            for instruction in instructions() {
+                let one = run(instruction, Threads::One, 1);
+                let changed = |(at, (one, before)): (usize, (&f32, &f32))| (at % stride < columns) == (one != before);
+                assert!(
+                    one.iter().zip(&before).enumerate().all(changed),
+                    "all of the product is written, and nothing else"
+                );
+                for pool in [1, 2, 3, 8, 40] {
+                    let same = run(instruction, Threads::All, pool) == one;
+                    assert!(same, "{instruction:?} {rows}x{inner}x{columns}, {pool} threads");
+                }
             }
         }
     }
@@ -391,17 +424,22 @@ fn the_memory_of_packed_factors_is_what_is_said() {
     if !available() {
         return;
     }
+    let (side, multiple) = match Instruction::fastest() {
+        Instruction::OfRegisters => (outer::ROWS, 2),
+        Instruction::OfTiles => (amx::SIDE, 2 * amx::SIDE),
+    };
     for [rows, inner] in [[1, 1], [8, 32], [9, 33], [96, 576], [1000, 1281]] {
         let factor = Left::new(Matrix::of(&random(1, rows * inner), rows, inner));
         assert_eq!(size_of_val(&*factor.lines), Left::bytes(rows, inner), "{rows}x{inner}");
-        let numbers = rows.next_multiple_of(outer::ROWS) * inner.next_multiple_of(2);
+        let numbers = rows.next_multiple_of(side) * inner.next_multiple_of(multiple);
         assert!(Left::bytes(rows, inner).abs_diff(numbers * size_of::<bf16>()) < 64, "{rows}x{inner}");
     }
     for [filters, channels, taps] in [[1, 1, 1], [8, 32, 9], [9, 33, 25], [1000, 7, 4]] {
         let packed = Taps::new(&random(1, filters * channels * taps), [filters, channels, taps]);
         let bytes = Taps::bytes(filters, channels, taps);
         assert_eq!(size_of_val(&*packed.lines), bytes, "{filters}x{channels}x{taps}");
-        let numbers = filters.next_multiple_of(outer::ROWS) * channels.next_multiple_of(2) * taps;
+        let inner = (channels.next_multiple_of(2) * taps).next_multiple_of(multiple);
+        let numbers = filters.next_multiple_of(side) * inner;
         assert!(bytes.abs_diff(numbers * size_of::<bf16>()) < 64, "{filters}x{channels}x{taps}");
     }
     let (a, b) = (random(1, 600), random(2, 600));

@@ -14,22 +14,32 @@ use half::bf16;
 use super::super::matrix::{Matrix, Mode, Stretches, Threads};
 use super::super::tiles::{Target, at_once, blocks, grid, over, part, parts, written};
 use super::outer::{LANES, ROWS, pack_right};
-use super::pack::{Factor, Line, Source, halves};
+use super::pack::{Factor, Line, Part, Source, halves};
 use super::tile::{Place, Tile, put_turned, vectors};
-use super::{FEW, INNER, SMALL, available};
+use super::{FEW, INNER, Instruction, SMALL, amx, available};
 
 /// A factor, rounded to bf16 and turned around. It keeps its memory for the next one.
-#[derive(Default)]
 pub(crate) struct Turned {
+    instruction: Instruction,
     pub(super) lines: Vec<Line>,
     rows: usize,
     inner: usize,
 }
 
+impl Default for Turned {
+    fn default() -> Self {
+        Self::empty(Instruction::fastest())
+    }
+}
+
 impl Turned {
     /// Bytes of a factor.
     pub(crate) fn bytes(rows: usize, inner: usize) -> usize {
-        lines(rows, inner) * size_of::<Line>()
+        lines(Instruction::fastest(), rows, inner) * size_of::<Line>()
+    }
+
+    pub(super) fn empty(instruction: Instruction) -> Self {
+        Self { instruction, lines: Vec::new(), rows: 0, inner: 0 }
     }
 
     /// Takes another factor.
@@ -41,16 +51,28 @@ impl Turned {
         let source = Source::of_left(matrix);
         assert!(available(), "the processor multiplies numbers of bf16");
         (self.rows, self.inner) = (rows, inner);
-        self.lines.resize(lines(rows, inner), Line::ZERO);
-        let of_panel = vectors(rows) * inner.div_ceil(2);
+        self.lines.resize(lines(self.instruction, rows, inner), Line::ZERO);
+        let (high, of_panel) = match self.instruction {
+            Instruction::OfRegisters => (LANES * vectors(rows), vectors(rows) * inner.div_ceil(2)),
+            Instruction::OfTiles => (amx::SIDE, amx::tiles(inner.div_ceil(2)) * amx::SIDE),
+        };
         if of_panel == 0 {
             return;
         }
         let tasks = at_once([rows, inner, 1], FEW, threads);
-        let panels = parts(rows, LANES * vectors(rows)).zip(self.lines.chunks_mut(of_panel)).collect();
+        let panels = parts(rows, high).zip(self.lines.chunks_mut(of_panel)).collect();
         over(tasks, panels, |(rows, lines): (Range<usize>, &mut [Line])| {
-            // SAFETY: the rows lie in the source, and the panel has a line for each of its pairs and every 16 rows begun.
-            unsafe { pack_right(source, &rows, &(0..inner), lines.as_mut_ptr()) };
+            let to = lines.as_mut_ptr();
+            // SAFETY: the rows lie in the source, and the panel has a line for each of its pairs and every 16 rows begun, or whole tiles.
+            unsafe {
+                match self.instruction {
+                    Instruction::OfRegisters => pack_right(source, &rows, &(0..inner), to),
+                    Instruction::OfTiles => {
+                        let part = Part { outer: rows.start, outers: rows.len(), inner: 0, inners: inner };
+                        amx::columns(source, part, to);
+                    }
+                }
+            };
         });
     }
 
@@ -68,14 +90,21 @@ impl Turned {
         assert!(starts.iter().all(lies), "a factor lies in its slice");
         let tasks = at_once([self.rows, self.inner, starts.len()], SMALL, threads);
         // The turned factor is there for all of them; what is read as it lies is read by one, or by few.
-        let triples = vectors(self.rows) == 1 && are_triples(starts);
-        let wide = part(starts.len(), tasks, if triples { TRIPLES } else { ROWS });
-        let high = part(self.rows, tasks.div_ceil(starts.len().div_ceil(wide)), LANES * vectors(self.rows));
+        let of_tiles = self.instruction == Instruction::OfTiles;
+        let triples = !of_tiles && vectors(self.rows) == 1 && are_triples(starts);
+        let (of_starts, of_rows) = match self.instruction {
+            Instruction::OfRegisters => (if triples { TRIPLES } else { ROWS }, LANES * vectors(self.rows)),
+            Instruction::OfTiles => (2 * amx::SIDE, 2 * amx::SIDE),
+        };
+        let wide = part(starts.len(), tasks, of_starts);
+        let high = part(self.rows, tasks.div_ceil(starts.len().div_ceil(wide)), of_rows);
         over(tasks, grid(starts.len(), wide, self.rows, high), |(starts, rows)| {
             // SAFETY: a factor was turned, so the processor has the instructions, and it was asserted that all lies in the slices. Parts
             // do not overlap.
             unsafe {
-                if triples {
+                if of_tiles {
+                    amx::turned_by_stretches((self.lines.as_ptr(), rows), right, starts, target);
+                } else if triples {
                     self.triples(right, starts, target);
                 } else {
                     self.block(rows, right, starts, target);
@@ -157,7 +186,10 @@ fn are_triples(starts: &[usize]) -> bool {
 }
 
 /// Lines of a factor.
-fn lines(rows: usize, inner: usize) -> usize {
+fn lines(instruction: Instruction, rows: usize, inner: usize) -> usize {
+    if instruction == Instruction::OfTiles {
+        return rows.div_ceil(amx::SIDE) * amx::tiles(inner.div_ceil(2)) * amx::SIDE;
+    }
     rows.div_ceil(LANES) * inner.div_ceil(2)
 }
 

@@ -1,0 +1,115 @@
+//! Products of a left factor that is packed once, and of a right one that is packed a part at a time, just before it is multiplied.
+
+#![allow(unsafe_code)]
+
+use std::arch::x86_64::{__m512, _mm512_load_ps};
+use std::ops::Range;
+
+use super::super::pack::Line;
+use super::super::with_scratch;
+use super::kernel::{Panels, SUMS, of_tile};
+use super::{BOTH, Configured, SIDE, parts};
+
+/// Tiles of a panel, panels of columns, and panels of rows that are multiplied at a time. The columns of these take 128 KiB and their sums as
+/// much, which leaves room in a second-level cache for the rows.
+const DEEP: usize = 16;
+const WIDE: usize = 8;
+const HIGH: usize = 16;
+/// Lines of columns.
+const OF_COLUMNS: usize = WIDE * DEEP * SIDE;
+/// Lines of the scratch.
+pub(super) const SCRATCH: usize = OF_COLUMNS + HIGH * WIDE * SIDE;
+
+/// What is multiplied.
+pub(in super::super) struct Factors<P> {
+    /// Panels of the left factor, packed.
+    pub(in super::super) rows: *const Line,
+    /// Tiles of a panel.
+    pub(in super::super) tiles: usize,
+    /// Packs some tiles of a panel of the right factor.
+    pub(in super::super) columns: P,
+}
+
+/// Computes the product of some panels of rows and of columns. `put` gets the panel of rows and of columns of each 16 by 16 sums, and a
+/// register for each row.
+///
+/// # Safety
+/// [`super::available`]; all tiles of these panels of the left factor have been packed, and `columns` packs those that it is asked for.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
+    factors: &Factors<P>,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    put: impl Fn(usize, usize, [__m512; SIDE]),
+) {
+    // SAFETY: as the caller promises.
+    let configured = unsafe { Configured::new() };
+    with_scratch(|scratch| {
+        let (packed, sums) = scratch.split_at_mut(OF_COLUMNS);
+        let (packed, sums) = (packed.as_mut_ptr(), sums.as_mut_ptr());
+        for high in parts(rows.clone(), HIGH) {
+            for wide in parts(columns.clone(), WIDE) {
+                for deep in parts(0..factors.tiles, DEEP) {
+                    let of_panel = deep.len() * SIDE;
+                    for (panel, column) in wide.clone().enumerate() {
+                        (factors.columns)(column, deep.clone(), packed.wrapping_add(panel * of_panel));
+                    }
+                    let mut sums = sums;
+                    for two in parts(high.clone(), BOTH) {
+                        let row = |row: usize| factors.rows.wrapping_add((row * factors.tiles + deep.start) * SIDE);
+                        for (pair, some) in parts(wide.clone(), BOTH).enumerate() {
+                            let column = packed.wrapping_add(BOTH * pair * of_panel).cast_const();
+                            let panels = Panels {
+                                rows: (row(two.start), (two.len() > 1).then(|| row(two.start + 1))),
+                                columns: (column, (some.len() > 1).then(|| column.wrapping_add(of_panel))),
+                                tiles: deep.len(),
+                            };
+                            // SAFETY: the panels have been packed, and there is room for sums of each two by two of them, which have
+                            // been written unless these are the first tiles.
+                            unsafe { panels.multiply(&configured, sums, deep.start > 0) };
+                            if deep.end == factors.tiles {
+                                for (at, row) in two.clone().enumerate() {
+                                    for (behind, column) in some.clone().enumerate() {
+                                        // SAFETY: the tile has just been written.
+                                        put(row, column, unsafe { registers(sums.add(of_tile(at, behind))) });
+                                    }
+                                }
+                            }
+                            // Those that nothing more is added to may be overwritten.
+                            sums = sums.wrapping_add(if factors.tiles > DEEP { SUMS } else { 0 });
+                        }
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// The rows of a tile of sums.
+///
+/// # Safety
+/// The processor has the instruction, and the tile has been written.
+#[target_feature(enable = "avx512f")]
+#[inline]
+pub(super) unsafe fn registers(tile: *const Line) -> [__m512; SIDE] {
+    // SAFETY: as the caller promises.
+    let row = |row: usize| unsafe { _mm512_load_ps(tile.add(row).cast()) };
+    [
+        row(0),
+        row(1),
+        row(2),
+        row(3),
+        row(4),
+        row(5),
+        row(6),
+        row(7),
+        row(8),
+        row(9),
+        row(10),
+        row(11),
+        row(12),
+        row(13),
+        row(14),
+        row(15),
+    ]
+}
