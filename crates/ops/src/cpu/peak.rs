@@ -7,7 +7,12 @@ use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use burn::tensor::DType;
+use half::bf16;
+
+use super::factors::multiplies_as_stored;
 use super::gemm::{Matrix, Mode, Threads, multiply};
+use super::gemm_bf16::Left;
 use crate::reserve;
 
 /// The most that a device computes and moves in a second.
@@ -30,13 +35,17 @@ const COPIED_BYTES: (usize, usize) = (128 << 20, 1 << 30);
 
 /// Measures the peak of this processor with the threads of the pool, in about a second.
 ///
-/// Products are those of float32, which maps of a half format are computed in as well. A byte that is copied counts twice, read and
+/// Products are those that convolutions of maps of this format are made of: of bf16 where the processor multiplies it
+/// ([`super::multiplies_bf16`]), otherwise of float32, which maps of a half format are computed in as well. A byte that is copied counts twice, read and
 /// written; a cache line that is read only because it is about to be overwritten does not count.
 ///
 /// # Errors
 /// What the keeper of the memory limit says, if there is no room for the copies.
-pub fn measured_peak() -> Result<Peak, String> {
-    let flops = best(|| [vec![0.5f32; SIDE * SIDE], vec![0.25; SIDE * SIDE], vec![0.0; SIDE * SIDE]], product);
+pub fn measured_peak(format: DType) -> Result<Peak, String> {
+    let flops = match multiplies_as_stored(format) {
+        true => best(halves, product_of_halves),
+        false => best(|| [vec![0.5f32; SIDE * SIDE], vec![0.25; SIDE * SIDE], vec![0.0; SIDE * SIDE]], product),
+    };
     let together = copied_bytes();
     reserve::ask(together)?;
     // Numbers other than zero: pages of zeros that nobody has written are one and the same in memory.
@@ -51,12 +60,28 @@ fn copied_bytes() -> usize {
     cache.saturating_mul(4).clamp(COPIED_BYTES.0, COPIED_BYTES.1)
 }
 
+/// Operations of a product, a multiply-add being two.
+const OPERATIONS: f64 = (2 * SIDE * SIDE * SIDE) as f64;
+
+/// Factors of bf16 and room for their product: filters, which are packed once for a whole map, and a piece of the map.
+fn halves() -> (Left, Vec<bf16>, Vec<f32>) {
+    let filters = Left::new(Matrix::of(&vec![0.5f32; SIDE * SIDE], SIDE, SIDE));
+    (filters, vec![bf16::from_f32(0.25); SIDE * SIDE], vec![0.0; SIDE * SIDE])
+}
+
+/// Multiplies them, and returns how many operations that took.
+fn product_of_halves((filters, piece, target): &mut (Left, Vec<bf16>, Vec<f32>)) -> f64 {
+    filters.multiply(target, SIDE, Mode::Replace, Matrix::of(piece, SIDE, SIDE), Threads::One);
+    black_box(target);
+    OPERATIONS
+}
+
 /// Multiplies two matrices, and returns how many operations that took.
 fn product([left, right, target]: &mut [Vec<f32>; 3]) -> f64 {
     let [left, right] = [&*left, &*right].map(|values| Matrix::of(values, SIDE, SIDE));
     multiply(target, SIDE, Mode::Replace, left, right, Threads::One);
     black_box(target);
-    (2 * SIDE * SIDE * SIDE) as f64
+    OPERATIONS
 }
 
 /// Copies numbers, and returns how many bytes that read and wrote.
@@ -102,6 +127,11 @@ mod tests {
         let mut factors = [vec![0.5; SIDE * SIDE], vec![0.25; SIDE * SIDE], vec![0.0; SIDE * SIDE]];
         assert_eq!(product(&mut factors), 33_554_432.0, "2 x 256 x 256 x 256");
         assert!(factors[2].iter().all(|sum| *sum == 32.0), "256 x 0.5 x 0.25");
+        if multiplies_as_stored(DType::BF16) {
+            let mut factors = halves();
+            assert_eq!(product_of_halves(&mut factors), 33_554_432.0);
+            assert!(factors.2.iter().all(|sum| *sum == 32.0), "the same of bf16");
+        }
         let mut buffers = [vec![1.0; 1000], vec![2.0; 1000]];
         assert_eq!(copy(&mut buffers), 8000.0, "1000 numbers of 4 bytes, read and written");
         assert!(buffers[1].iter().all(|copied| *copied == 1.0));

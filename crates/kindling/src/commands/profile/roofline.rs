@@ -1,6 +1,7 @@
 //! How far each part of a step is from what the device reaches.
 
 use anyhow::{Result, anyhow};
+use burn::tensor::DType;
 use kindling_layers::Precision;
 use kindling_layers::trace::Trace;
 use kindling_memory::planner::{Bound, LayerWork, Situation, Work, work_by_layer, work_of_update};
@@ -137,7 +138,9 @@ fn peak(device: DeviceChoice, precision: Precision) -> Result<(Peak, String)> {
     if let DeviceChoice::Cuda(index) = device {
         return cuda::peak(index, precision);
     }
-    let peak = kindling_ops::measured_peak().map_err(|refusal| anyhow!("measuring the processor: {refusal}"))?;
+    let halves = precision == Precision::Bf16 && kindling_ops::multiplies_bf16();
+    let (format, name) = if halves { (DType::BF16, "bf16") } else { (DType::F32, "float32") };
+    let peak = kindling_ops::measured_peak(format).map_err(|refusal| anyhow!("measuring the processor: {refusal}"))?;
     let threads = rayon::current_num_threads();
-    Ok((peak, format!("(measured: float32 products in the cache and copies in memory, {threads} threads)")))
+    Ok((peak, format!("(measured: {name} products in the cache and copies in memory, {threads} threads)")))
 }
