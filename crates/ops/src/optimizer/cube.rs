@@ -39,7 +39,7 @@ impl StateOps for CubeBackend {
         out
     }
 
-    fn squares(tensors: Eight<Self>) -> CubeTensor {
+    fn squares(tensors: Eight<Self>, _: usize) -> CubeTensor {
         let tensors = tensors.into_array();
         let out = empty(&tensors[0], [AT_ONCE * BLOCKS], DType::F32);
         sums_of_squares::launch(

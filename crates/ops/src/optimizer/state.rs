@@ -2,13 +2,16 @@
 //! read that waits for all of them.
 //!
 //! A network has hundreds of tensors, most of them small. One kernel launch for each would take longer than the work, so a launch
-//! takes eight. On the CPU nothing is launched, and Burn's operations do the same.
+//! takes eight. On the CPU nothing is launched, and Burn's operations do the same; but it squares gradients on one thread, into memory of its
+//! own, so their norm is computed here.
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, Flex, backend_extension};
 use burn::tensor::{DType, Tensor};
 use burn_flex::FlexTensor;
+use rayon::prelude::*;
 
+use crate::cpu::lanes::vectorised;
 use crate::cpu::values::{tensor, values};
 use crate::device::{on_cpu, serves};
 use crate::sum::sum;
@@ -50,9 +53,9 @@ pub(crate) trait StateOps: Backend {
     #[fusion(dtype = DType::F32, shape = [AT_ONCE].into())]
     fn first_numbers(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
 
-    /// 32 partial sums of the squares of each tensor, `[8 * 32]`.
+    /// 32 partial sums of the squares of each of the first `count` tensors, `[8 * 32]`. The rest are placeholders.
     #[fusion(dtype = DType::F32, shape = [AT_ONCE * BLOCKS].into())]
-    fn squares(#[extension_type] tensors: Eight<Self>) -> FloatTensor<Self>;
+    fn squares(#[extension_type] tensors: Eight<Self>, count: usize) -> FloatTensor<Self>;
 
     /// `from + share * (factor * to - from)` of the first `count` tensors. The rest are placeholders.
     #[fusion(meta = |from, _, _, _, _| from.clone())]
@@ -65,17 +68,19 @@ pub(crate) trait StateOps: Backend {
     ) -> Eight<Self>;
 }
 
-/// Required by the backend trait. The functions below use Burn's operations on the CPU and never come here.
+/// The functions below come here for squares alone; for the rest they use Burn's operations on the CPU.
 impl StateOps for Flex {
     fn first_numbers(tensors: Eight<Self>) -> FlexTensor {
         let firsts = tensors.into_array().map(|x| values::<f32>(&x).first().copied().unwrap_or_default());
         tensor(firsts.to_vec(), [AT_ONCE])
     }
 
-    fn squares(tensors: Eight<Self>) -> FlexTensor {
+    fn squares(tensors: Eight<Self>, count: usize) -> FlexTensor {
         let mut sums = vec![0.0f32; AT_ONCE * BLOCKS];
-        for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip(tensors.into_array()) {
-            values::<f32>(&x).iter().enumerate().for_each(|(at, value)| sums[at % BLOCKS] += value * value);
+        for (sums, x) in sums.chunks_exact_mut(BLOCKS).zip(tensors.into_array()).take(count) {
+            let x = values::<f32>(&x);
+            let of_block = x.len().div_ceil(BLOCKS).max(1);
+            sums.par_iter_mut().zip(x.par_chunks(of_block)).for_each(|(sum, block)| *sum = squared(block));
         }
         tensor(sums, [AT_ONCE * BLOCKS])
     }
@@ -91,6 +96,24 @@ impl StateOps for Flex {
             tensor(moved, [length])
         }))
     }
+}
+
+/// The sum of the squares of some numbers: those of each lane, and then these, one after the other.
+fn squared(numbers: &[f32]) -> f32 {
+    const LANES: usize = 32;
+    let mut sums = [0.0f32; LANES];
+    let (lines, rest) = numbers.as_chunks::<LANES>();
+    vectorised(
+        #[inline(always)]
+        || {
+            for line in lines {
+                for (sum, number) in sums.iter_mut().zip(line) {
+                    *sum += number * number;
+                }
+            }
+        },
+    );
+    sums.iter().sum::<f32>() + rest.iter().map(|number| number * number).sum::<f32>()
 }
 
 /// The first number of each tensor, `[n]`. Reading the result waits until all tensors have been computed. `None` if there are no
@@ -109,9 +132,10 @@ pub fn first_numbers(tensors: Vec<Tensor<1>>) -> Option<Tensor<1>> {
 /// The sum of the squares of all numbers of all tensors, `[1]`, added up in an order that depends on shapes alone. `None` if there
 /// are no tensors. The tensors must not be on a gradient graph.
 pub fn squared_norm(tensors: &[Tensor<1>]) -> Option<Tensor<1>> {
-    let found: Vec<Tensor<1>> = match are_launched(tensors) {
+    let serves = tensors.iter().all(|tensor| serves(tensor) && tensor.dtype() == DType::F32);
+    let found: Vec<Tensor<1>> = match serves {
         true => by_eight(tensors, |some, count| {
-            let all = <Dispatch as StateOps>::squares(some);
+            let all = <Dispatch as StateOps>::squares(some, count);
             Tensor::<1>::from_dispatch(all).narrow(0, 0, count * BLOCKS)
         }),
         false => tensors.iter().map(|tensor| sum(tensor.clone().square())).collect(),

@@ -111,8 +111,8 @@ impl Instruction {
 
 /// Bytes of the buffer that each thread keeps to pack factors. [`Left::bytes`] come on top while a product is computed of
 /// factors that are not contiguous along the inner dimension.
-pub(crate) const fn packing_bytes() -> usize {
-    SCRATCH * size_of::<Line>()
+pub(crate) fn packing_bytes() -> usize {
+    scratch_lines() * size_of::<Line>()
 }
 
 /// Multiply-adds below which a product runs on one thread even if it may use all: about 20 microseconds.
@@ -293,19 +293,22 @@ impl Left {
 }
 
 /// Lines of the scratch: for any way of multiplying.
-const SCRATCH: usize = {
-    let registers = if contiguous::SCRATCH > outer::SCRATCH { contiguous::SCRATCH } else { outer::SCRATCH };
-    if amx::SCRATCH > registers { amx::SCRATCH } else { registers }
-};
+fn scratch_lines() -> usize {
+    let registers = contiguous::SCRATCH.max(outer::SCRATCH);
+    match Instruction::fastest() {
+        Instruction::OfRegisters => registers,
+        Instruction::OfTiles => registers.max(amx::SCRATCH),
+    }
+}
 
 thread_local! {
     static LINES: RefCell<Vec<Line>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Lends this thread's scratch, [`SCRATCH`] lines. `work` must not lead to another call of this function.
+/// Lends this thread's scratch, [`scratch_lines`]. `work` must not lead to another call of this function.
 fn with_scratch<R>(work: impl FnOnce(&mut [Line]) -> R) -> R {
     LINES.with_borrow_mut(|lines| {
-        lines.resize(SCRATCH, Line::ZERO);
+        lines.resize(scratch_lines(), Line::ZERO);
         work(lines)
     })
 }

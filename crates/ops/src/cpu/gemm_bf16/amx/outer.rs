@@ -5,14 +5,15 @@
 use std::arch::x86_64::{__m512, _mm512_load_ps};
 use std::ops::Range;
 
+use super::super::super::tiles::blocks;
 use super::super::pack::Line;
 use super::super::with_scratch;
 use super::kernel::{Panels, SUMS, of_tile};
 use super::{BOTH, Configured, SIDE, parts};
 
-/// Tiles of a panel, panels of columns, and panels of rows that are multiplied at a time. The columns of these take 128 KiB and their sums as
-/// much, which leaves room in a second-level cache for the rows.
-const DEEP: usize = 16;
+/// Tiles of a panel, panels of columns, and panels of rows that are multiplied at a time, at most. The columns of these take 256 KiB and their
+/// sums 128 KiB, which leaves room in a second-level cache for the rows.
+const DEEP: usize = 32;
 const WIDE: usize = 8;
 const HIGH: usize = 16;
 /// Lines of columns.
@@ -49,7 +50,7 @@ pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
         let (packed, sums) = (packed.as_mut_ptr(), sums.as_mut_ptr());
         for high in parts(rows.clone(), HIGH) {
             for wide in parts(columns.clone(), WIDE) {
-                for deep in parts(0..factors.tiles, DEEP) {
+                for deep in blocks(factors.tiles, DEEP, 1) {
                     let of_panel = deep.len() * SIDE;
                     for (panel, column) in wide.clone().enumerate() {
                         (factors.columns)(column, deep.clone(), packed.wrapping_add(panel * of_panel));
