@@ -9,8 +9,9 @@ use std::ops::Range;
 
 use super::super::tiles::{Target, blocks, grid, part};
 use super::outer::{LANES, ROWS, VECTORS, pack_right};
+use super::output::Place;
 use super::pack::{Factor, Line, PAIRS, Part, Source};
-use super::tile::{Place, Tile, vectors};
+use super::tile::{Tile, vectors};
 use super::with_scratch;
 
 /// The most numbers of the inner dimension that are added up in registers, before the sum is added to the target.

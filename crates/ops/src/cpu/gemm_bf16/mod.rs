@@ -78,11 +78,10 @@ pub(crate) use contiguous::INNER;
 use contiguous::{among, turns_columns};
 pub(crate) use outer::Left;
 use outer::Written;
-use output::To;
+use output::{Place, To};
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
 pub(crate) use taps::Taps;
-use tile::Place;
 pub(crate) use turned::Turned;
 
 /// Whether this processor has the instructions.
@@ -156,7 +155,10 @@ fn multiply_with<A: Factor, B: Factor>(
     let (left, right) = (Source::of_left(left), Source::of_right(right));
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
-    let turned = !turns_columns(rows, columns);
+    let turned = !match instruction {
+        Instruction::OfRegisters => turns_columns(rows, columns),
+        Instruction::OfTiles => amx::turns_columns(rows, columns, inner),
+    };
     let place = Place { target: written, turned, add: mode == Mode::Add };
     match turned {
         true => over(tasks, among(rows, columns, tasks), |(rows, columns)| {
@@ -194,6 +196,9 @@ unsafe fn lying_by_turned<A: Factor, B: Factor>(
 fn are_contiguous<A, B>(left: &Matrix<'_, A>, right: &Matrix<'_, B>) -> bool {
     left.shape[1] >= LONG && left.strides[1] == 1 && right.strides[0] == 1 && right.strides[1] != 1
 }
+
+// Strips are as high as is added up at a time ([`Stretches`](super::matrix::Stretches)).
+const _: () = assert!(amx::INNER == INNER);
 
 /// The least inner dimension of a product of factors that are contiguous along it. With a shorter one, a tile of a turned factor is written
 /// so often that turning both factors takes less time.

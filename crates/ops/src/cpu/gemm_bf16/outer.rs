@@ -117,12 +117,12 @@ impl Left {
             // SAFETY: the part lies in the source, as the caller promises, and there is room for these tiles.
             unsafe { amx::columns(right, Part { outer, outers, inner, inners }, to) }
         };
-        let put = |row: usize, panel: usize, sums: [__m512; amx::SIDE]| {
-            let ((row, high), (column, wide)) =
-                (of_panel(rows.start, row, rows.end), of_panel(columns.start, panel, columns.end));
-            let (place, mask) = ((row * stride + column) as isize, lowest(wide) as __mmask16);
+        let put = |row: usize, panels: Range<usize>, sums: [[__m512; amx::SIDE]; 2]| {
+            let ((row, high), (column, _)) =
+                (of_panel(rows.start, row, rows.end), of_panel(columns.start, panels.start, columns.end));
+            let mask = lowest((columns.end - column).min(LANES * panels.len()));
             // SAFETY: the rows and the columns that the mask leaves lie in the target.
-            unsafe { to.put(place, stride, sums.into_iter().take(high), mask, add) };
+            unsafe { to.put_both((row * stride + column) as isize, stride, high, sums, mask, add) };
         };
         let tiles = amx::tiles(self.inner.div_ceil(2));
         let first = self.lines.as_ptr().wrapping_add(rows.start / amx::SIDE * tiles * amx::SIDE);

@@ -3,11 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m256i, __m512, __mmask16, _mm256_mask_storeu_epi16, _mm256_storeu_si256, _mm512_add_ps, _mm512_cvtneps_pbh,
-    _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps, _mm512_storeu_ps,
+    __m256i, __m512, __m512bh, __m512i, __mmask16, __mmask32, _mm256_mask_storeu_epi16, _mm256_storeu_si256,
+    _mm512_add_ps, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh, _mm512_mask_storeu_epi16, _mm512_mask_storeu_ps,
+    _mm512_maskz_loadu_ps, _mm512_storeu_ps, _mm512_storeu_si512,
 };
+use std::mem::transmute;
 
 use super::super::matrix::Output;
+use super::super::tiles::Target;
 
 impl Output<'_> {
     pub(super) fn len(&self) -> usize {
@@ -24,6 +27,17 @@ impl Output<'_> {
             Output::Halves(places) => To::Halves(places.as_mut_ptr().cast::<u16>().wrapping_add(first)),
         }
     }
+}
+
+/// Where a tile is written.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Its first row and column.
+    pub(super) target: Target,
+    /// Whether rows of the turned factor are rows of the target; otherwise they are its columns.
+    pub(super) turned: bool,
+    /// Whether it is added to what is there.
+    pub(super) add: bool,
 }
 
 /// The address of a number of an output.
@@ -95,6 +109,45 @@ impl To {
             }
         }
     }
+
+    /// [`To::put`] for the first `rows` of registers that lie side by side, those of the second behind those of the first. A line of the cache
+    /// that both lie in is then written at once.
+    ///
+    /// # Safety
+    /// As there.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    pub(super) unsafe fn put_both<const R: usize>(
+        self,
+        place: isize,
+        stride: usize,
+        rows: usize,
+        [first, second]: [[__m512; R]; 2],
+        mask: __mmask32,
+        add: bool,
+    ) {
+        // SAFETY: as the caller promises; a mask leaves out what is not to be written.
+        unsafe {
+            match self {
+                Self::Singles(_) => {
+                    let taken = |sums: [__m512; R]| sums.into_iter().take(rows);
+                    self.put(place, stride, taken(first), mask as __mmask16, add);
+                    self.put(place + 16, stride, taken(second), (mask >> 16) as __mmask16, add);
+                }
+                Self::Halves(to) => {
+                    let mut to = to.wrapping_offset(place);
+                    for (first, second) in first.into_iter().zip(second).take(rows) {
+                        let line = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first));
+                        match mask {
+                            __mmask32::MAX => _mm512_storeu_si512(to.cast(), line),
+                            _ => _mm512_mask_storeu_epi16(to.cast(), mask, line),
+                        }
+                        to = to.wrapping_add(stride);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// The nearest numbers of bf16.
@@ -102,5 +155,5 @@ impl To {
 #[inline]
 fn rounded(sums: __m512) -> __m256i {
     // SAFETY: both are 32 bytes without a meaning of their own.
-    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(sums)) }
+    unsafe { transmute(_mm512_cvtneps_pbh(sums)) }
 }

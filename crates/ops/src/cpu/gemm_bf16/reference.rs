@@ -4,7 +4,7 @@ use half::bf16;
 
 use super::super::matrix::Mode;
 use super::super::tiles::blocks;
-use super::{INNER, Instruction, outer};
+use super::{INNER, Instruction, amx, outer};
 
 /// A factor as a function of the place along the outer and along the inner dimension.
 pub(super) type Numbers<'a> = &'a dyn Fn(usize, usize) -> f32;
@@ -61,7 +61,7 @@ pub(super) fn element(
         (Instruction::OfRegisters, false) => (outer::INNER, 2),
         (Instruction::OfRegisters, true) => (INNER, 2),
         (Instruction::OfTiles, false) => (inner.next_multiple_of(2), 2),
-        (Instruction::OfTiles, true) => (INNER, 32),
+        (Instruction::OfTiles, true) => (amx::INNER, 32),
     };
     for depth in blocks(inner, most.max(2), multiple) {
         let pairs = depth.clone().step_by(2).map(|first| {
@@ -109,7 +109,7 @@ pub(super) fn of_stretches(
             .map(|stretches| stretches.start * length / 2..stretches.end * length / 2)
             .fold(before, |target, block| target + added_up(instruction, &pairs[block])),
         Instruction::OfTiles => {
-            pairs.chunks(INNER / 2).fold(before, |target, block| target + added_up(instruction, block))
+            pairs.chunks(amx::INNER / 2).fold(before, |target, block| target + added_up(instruction, block))
         }
     }
 }

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
-    __m512, __m512i, __mmask16, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
+    __m512, __m512i, __mmask16, __mmask32, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
     _mm512_setzero_si512,
 };
 use std::mem::MaybeUninit;
@@ -183,6 +183,16 @@ struct Run {
     rows: [(isize, __mmask16); 2],
 }
 
+impl Run {
+    /// Where the pixels of this run and of another one lie, and which they are, if they are of one row and follow each other.
+    fn with(&self, other: Self) -> Option<(isize, __mmask32)> {
+        let [(place, mask), (_, of_next)] = self.rows;
+        let [(behind, rest), (_, of_its_next)] = other.rows;
+        let follows = mask == __mmask16::MAX && behind == place + LANES as isize && (of_next, of_its_next) == (0, 0);
+        follows.then(|| (place, __mmask32::from(mask) | __mmask32::from(rest) << LANES))
+    }
+}
+
 /// The runs that have every pixel of `rows` rows of `width` pixels once: each within a row of the strip, or one after the other over all
 /// rows, with what lies between them in vain, if these are fewer. Rows of the strip have at least 16 pairs.
 fn runs(rows: usize, width: usize, strip_width: usize) -> Vec<Run> {
@@ -241,13 +251,21 @@ impl Job<'_> {
                 }
             }
         };
-        let put = |panel: usize, run: usize, sums: [__m512; amx::SIDE]| {
+        let put = |panel: usize, some: Range<usize>, sums: [[__m512; amx::SIDE]; 2]| {
             let first = filters.start + panel * amx::SIDE;
-            let of_run = sums.into_iter().take(filters.end - first);
-            for (place, mask) in runs[run].rows {
-                let place = (first * self.plane) as isize + place;
+            let (high, start) = ((filters.end - first).min(amx::SIDE), (first * self.plane) as isize);
+            if let [one, other] = runs[some.clone()]
+                && let Some((place, mask)) = one.with(other)
+            {
                 // SAFETY: the pixels that the mask leaves lie in the output, in the plane of each filter.
-                unsafe { self.to.put(place, self.plane, of_run.clone(), mask, false) };
+                return unsafe { self.to.put_both(start + place, self.plane, high, sums, mask, false) };
+            }
+            for (run, sums) in runs[some].iter().zip(sums) {
+                for (place, mask) in run.rows {
+                    let of_run = sums.into_iter().take(high);
+                    // SAFETY: as above.
+                    unsafe { self.to.put(start + place, self.plane, of_run, mask, false) };
+                }
             }
         };
         let tiles = amx::tiles(self.taps.pairs);

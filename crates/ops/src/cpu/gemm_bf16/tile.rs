@@ -12,7 +12,7 @@ use half::bf16;
 
 use super::super::tiles::Target;
 use super::outer::{LANES, ROWS, VECTORS};
-use super::output::To;
+use super::output::{Place, To};
 use super::pack::{Line, halves, lowest, turn};
 
 /// Registers of a pair in each panel of a turned factor but the last: at most three, and about as many in all panels, because with a
@@ -20,17 +20,6 @@ use super::pack::{Line, halves, lowest, turn};
 pub(super) fn vectors(rows: usize) -> usize {
     let all = rows.div_ceil(LANES).max(1);
     all.div_ceil(all.div_ceil(VECTORS))
-}
-
-/// Where a tile is written.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    /// Its first row and column.
-    pub(super) target: Target,
-    /// Whether rows of the turned factor are rows of the target; otherwise they are its columns.
-    pub(super) turned: bool,
-    /// Whether it is added to what is there.
-    pub(super) add: bool,
 }
 
 /// Eight rows that are read as they lie, and a panel of a turned factor.

@@ -14,8 +14,9 @@ use half::bf16;
 use super::super::matrix::{Matrix, Mode, Stretches, Threads};
 use super::super::tiles::{Target, at_once, blocks, grid, over, part, parts, written};
 use super::outer::{LANES, ROWS, pack_right};
+use super::output::Place;
 use super::pack::{Factor, Line, Part, Source, halves};
-use super::tile::{Place, Tile, put_turned, vectors};
+use super::tile::{Tile, put_turned, vectors};
 use super::{FEW, INNER, Instruction, SMALL, amx, available};
 
 /// A factor, rounded to bf16 and turned around. It keeps its memory for the next one.

@@ -23,7 +23,7 @@ mod kernel;
 mod outer;
 mod pack;
 
-pub(super) use inner::{lying_by_turned, turned_by_stretches};
+pub(super) use inner::{INNER, lying_by_turned, turned_by_stretches, turns_columns};
 pub(super) use outer::{Factors, product};
 pub(super) use pack::{columns, rows, taps};
 

@@ -31,8 +31,8 @@ pub(in super::super) struct Factors<P> {
     pub(in super::super) columns: P,
 }
 
-/// Computes the product of some panels of rows and of columns. `put` gets the panel of rows and of columns of each 16 by 16 sums, and a
-/// register for each row.
+/// Computes the product of some panels of rows and of columns. `put` gets a panel of rows and one or two of columns that follow each other,
+/// and of each of these a register for each row; of one alone it gets it twice.
 ///
 /// # Safety
 /// [`super::available`]; all tiles of these panels of the left factor have been packed, and `columns` packs those that it is asked for.
@@ -41,7 +41,7 @@ pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
     factors: &Factors<P>,
     rows: Range<usize>,
     columns: Range<usize>,
-    put: impl Fn(usize, usize, [__m512; SIDE]),
+    put: impl Fn(usize, Range<usize>, [[__m512; SIDE]; BOTH]),
 ) {
     // SAFETY: as the caller promises.
     let configured = unsafe { Configured::new() };
@@ -70,10 +70,9 @@ pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
                             unsafe { panels.multiply(&configured, sums, deep.start > 0) };
                             if deep.end == factors.tiles {
                                 for (at, row) in two.clone().enumerate() {
-                                    for (behind, column) in some.clone().enumerate() {
-                                        // SAFETY: the tile has just been written.
-                                        put(row, column, unsafe { registers(sums.add(of_tile(at, behind))) });
-                                    }
+                                    // SAFETY: the tiles have just been written.
+                                    let made = |column: usize| unsafe { registers(sums.add(of_tile(at, column))) };
+                                    put(row, some.clone(), [made(0), made(some.len() - 1)]);
                                 }
                             }
                             // Those that nothing more is added to may be overwritten.
