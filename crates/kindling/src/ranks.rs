@@ -256,7 +256,8 @@ fn build() -> String {
     read().unwrap_or_else(|_| env!("CARGO_PKG_VERSION").to_owned())
 }
 
-/// What decides how the CPU rounds: its model, which has its vector instructions, and its caches, by which matrix products are cut.
+/// What decides how the CPU rounds: its model, which has its vector instructions, its caches, by which matrix products are cut, and what the
+/// operating system lets a process use of it.
 fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let of = |key: &str| {
@@ -271,7 +272,8 @@ fn processor() -> String {
         Some(size.trim().to_owned())
     });
     let caches = caches.collect::<Vec<_>>().join(", ");
-    format!("{model} (caches {caches}; instructions {})", &in_digits(flags)[..8])
+    let of_bf16 = kindling_ops::bf16_instructions().map_or_else(String::new, |name| format!("; bf16 by {name}"));
+    format!("{model} (caches {caches}; instructions {}{of_bf16})", &in_digits(flags)[..8])
 }
 
 fn data(classes: &[String], sources: &[&dyn Source]) -> String {

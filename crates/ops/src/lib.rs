@@ -58,8 +58,8 @@ pub use convolution::cpu::ConvScratch;
 pub use convolution::portions::{most_stretches, rows_at_once};
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
 pub use cpu::gemm::{packing_bytes, small_product};
-pub use cpu::multiplies_bf16;
 pub use cpu::peak::{Peak, measured_peak};
+pub use cpu::{bf16_instructions, multiplies_bf16};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, channels_at_once, supports_residual_add};
 pub use device::{
     by_planes, inferred_apart, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups,

@@ -67,7 +67,8 @@ fn describe_cpu() -> String {
         let (share, limit, rule) = (MemorySize(share), MemorySize(limit.bytes), limit.rule);
         format!(", {limit} of memory by {rule}, of which a run uses {share} unless --memory-budget says less")
     });
-    format!("{threads} threads{}", memory.unwrap_or_default())
+    let of_bf16 = kindling_ops::bf16_instructions().map(|name| format!("; multiplies bf16 by {name}"));
+    format!("{threads} threads{}{}", memory.unwrap_or_default(), of_bf16.unwrap_or_default())
 }
 
 fn describe_cuda(name: &str) -> String {

@@ -9,6 +9,11 @@ pub(crate) fn available() -> bool {
     false
 }
 
+/// The instructions that multiply here: none.
+pub(crate) fn instructions() -> Option<&'static str> {
+    None
+}
+
 /// Bytes of the buffer that each thread keeps to pack factors: none.
 pub(crate) const fn packing_bytes() -> usize {
     0

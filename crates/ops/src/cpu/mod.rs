@@ -48,6 +48,12 @@ pub fn multiplies_bf16() -> bool {
     gemm_bf16::available()
 }
 
+/// What multiplies numbers of bf16 on this processor, in a word; `None` where they are widened before. It decides how products of maps of
+/// bf16 are rounded. AMX has to be granted by the operating system, so two processes on one processor may differ.
+pub fn bf16_instructions() -> Option<&'static str> {
+    gemm_bf16::instructions()
+}
+
 /// Reserves memory for a map of `elements` numbers.
 pub(crate) fn reserve(elements: usize, dtype: DType) {
     reserve::bytes(dtype.size() * elements);

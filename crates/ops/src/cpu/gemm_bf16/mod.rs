@@ -92,6 +92,14 @@ pub(crate) fn available() -> bool {
         && is_x86_feature_detected!("avx512bf16")
 }
 
+/// The instructions that multiply here.
+pub(crate) fn instructions() -> Option<&'static str> {
+    available().then(|| match Instruction::fastest() {
+        Instruction::OfRegisters => "AVX-512 BF16",
+        Instruction::OfTiles => "AMX",
+    })
+}
+
 /// What multiplies: factors are packed for one or the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Instruction {

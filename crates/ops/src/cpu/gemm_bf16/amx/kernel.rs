@@ -55,6 +55,14 @@ impl Panels {
                         line = in(reg) size_of::<Line>(),
                         tiles = inout(reg) self.tiles => _,
                         $($name = inout(reg) $from => _,)*
+                        out("tmm0") _,
+                        out("tmm1") _,
+                        out("tmm2") _,
+                        out("tmm3") _,
+                        out("tmm4") _,
+                        out("tmm5") _,
+                        out("tmm6") _,
+                        out("tmm7") _,
                         options(nostack),
                     )
                 }
