@@ -106,6 +106,7 @@ def source(name, document=None, note=""):
 
 ROWS, PEERS = "2026-11-28-cpu-rows-kindling.json", "2026-11-28-cpu-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
+AMX_ROWS, AMX_PEERS = "2026-11-29-amx-rows-kindling.json", "2026-11-29-amx-rows-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
 
 
@@ -242,6 +243,13 @@ def section_unet():
             table(ROUNDS_HEAD, in_rounds(UNET_ROWS, UNET_PEERS), 3), "", measured_in_rounds(UNET_ROWS, UNET_PEERS), ""]
 
 
+def section_with_amx():
+    return ["### With AMX", "",
+            "The same on a processor that multiplies tiles of bf16, as PyTorch's products do there too. Channels last, and compiled in "
+            f"{compiled(AMX_PEERS)}. ResNets and U-Net in bf16 alone, in which both sides are faster. Medians and memory as for segmentation.", "",
+            table(ROUNDS_HEAD, in_rounds(AMX_ROWS, AMX_PEERS), 3), "", measured_in_rounds(AMX_ROWS, AMX_PEERS), ""]
+
+
 def section_without_avx512():
     return ["### Without AVX-512", "",
             "The same on a processor with AVX2 alone, in float32: without instructions for bf16, PyTorch's three steps in it did not end in five minutes. The fastest of "
@@ -266,7 +274,7 @@ def section_pytorch():
         parts += ["As it is installed, PyTorch uses glibc's malloc, which gives every large tensor back to the system. Earlier versions of this page compared with that:", "",
                   table(["network", "what", "PyTorch float32 as installed", "at its best", "ratio"], installed, 2), ""]
     return [*parts, f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows()}; "
-            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet(), *section_without_avx512()]
+            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet(), *section_with_amx(), *section_without_avx512()]
 
 
 def compiled(peers=PEERS):
@@ -710,6 +718,7 @@ SQUARES = "2026-11-28-squares-of-four-pixels.json"
 PANELS = "2026-11-28-packed-bands-avx2.json"
 PIECES = "2026-11-28-gradients-of-pieces-avx2.json"
 ENLARGED = "2026-11-29-enlarged-maps.json"
+TILES = "2026-11-29-tiles.json"
 START_UP = "2026-11-26-start-up.json"
 GROUPS = "2026-11-27-groups-at-once-2-cores.json"
 PLANS_OF_GROUPS = "2026-11-27-planner-groups-at-once-cpu.json"
@@ -826,6 +835,12 @@ def section_enlarged():
                              "the decoder of a U-Net convolved maps of bf16 that are to be enlarged as they are", "own-operations-on-the-cpu")
 
 
+def section_tiles():
+    return pairs_of_commands(TILES, "Products of tiles",
+                             "convolutions of maps of bf16 multiplied tiles where the processor can (AMX), and squared gradients on all threads",
+                             "own-operations-on-the-cpu")
+
+
 def pairs_of_commands(name, title, change, decision):
     """What `scripts/compare-commands.py` found before and after a change."""
     document = load(name)
@@ -870,7 +885,7 @@ def page():
              "[How results are measured](concepts/measuring.md) says what each figure means, and [measuring](how-to/measure.md) how to make your own.", ""]
     for section in (section_pytorch, section_memory, section_runs, section_precision, section_plans, section_budget, section_processes, section_loading, section_gans,
                     section_gpu, section_stand_in, section_ledger, section_groups, section_small_cards, section_robustness, section_scores, section_start_up, section_process, section_squares,
-                    section_packed_bands, section_pieces, section_enlarged, section_versions,
+                    section_packed_bands, section_pieces, section_enlarged, section_tiles, section_versions,
                     section_build):
         lines += section()
     for path in sorted(FOLDER.glob("*.json")):
