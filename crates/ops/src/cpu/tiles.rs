@@ -86,7 +86,13 @@ pub(super) fn along_the_longer_side(rows: usize, columns: usize, tasks: usize) -
 }
 
 pub(super) fn parts(side: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..side).step_by(each).map(move |start| start..(start + each).min(side))
+    parts_of(0..side, each)
+}
+
+/// A range divided into parts of at most `each`.
+pub(super) fn parts_of(range: Range<usize>, each: usize) -> impl Iterator<Item = Range<usize>> {
+    let end = range.end;
+    range.step_by(each).map(move |start| start..(start + each).min(end))
 }
 
 /// The blocks of the inner dimension: as few as possible with at most `most` numbers, about equally long, and of a length that is a

@@ -124,12 +124,13 @@ impl Left {
             // SAFETY: the rows and the columns that the mask leaves lie in the target.
             unsafe { to.put_both((row * stride + column) as isize, stride, high, sums, mask, add) };
         };
-        let tiles = amx::tiles(self.inner.div_ceil(2));
-        let first = self.lines.as_ptr().wrapping_add(rows.start / amx::SIDE * tiles * amx::SIDE);
+        let pairs = self.inner.div_ceil(2);
+        let (tiles, first) = (amx::tiles(pairs), self.lines.as_ptr().wrapping_add(amx::lines(rows.start, pairs)));
         let factors = amx::Factors { rows: first, tiles, columns: pack };
         // SAFETY: this factor was packed for tiles, so the processor has them.
         unsafe { amx::product(&factors, 0..panels(&rows), 0..panels(&columns), put) };
     }
+
     /// Computes a block of the product: `rows`, whose start is a multiple of the rows of a tile, and at most [`columns_at_once`] of
     /// `columns`.
     ///
@@ -204,7 +205,7 @@ unsafe fn pack_panels<T: Factor>(source: Source<'_, T>, rows: usize, inner: usiz
 /// Lines of a packed factor.
 fn lines(instruction: Instruction, rows: usize, inner: usize) -> usize {
     if instruction == Instruction::OfTiles {
-        return rows.div_ceil(amx::SIDE) * amx::tiles(inner.div_ceil(2)) * amx::SIDE;
+        return amx::lines(rows, inner.div_ceil(2));
     }
     let pairs: usize = blocks(inner, INNER, 2).map(|depth| depth.len().div_ceil(2)).sum();
     (rows.div_ceil(ROWS) * ROWS * pairs).div_ceil(PAIRS)

@@ -70,7 +70,7 @@ impl Taps {
             // Two panels of registers have a line for each pair, and so has one of tiles, of which some are zeros.
             let of_sixteen = match instruction {
                 Instruction::OfRegisters => pairs,
-                Instruction::OfTiles => amx::tiles(pairs) * amx::SIDE,
+                Instruction::OfTiles => amx::lines(amx::SIDE, pairs),
             };
             let sixteens = (0..filters).step_by(2 * ROWS).zip(places.chunks_mut(of_sixteen)).collect();
             let tasks = at_once([filters, channels, taps], FEW, Threads::All);
@@ -168,7 +168,7 @@ unsafe fn pack<T: Factor>(weight: &[T], [filters, channels, taps]: [usize; 3], f
 /// Lines of packed filters.
 fn lines(instruction: Instruction, filters: usize, pairs: usize) -> usize {
     if instruction == Instruction::OfTiles {
-        return filters.div_ceil(amx::SIDE) * amx::tiles(pairs) * amx::SIDE;
+        return amx::lines(filters, pairs);
     }
     (filters.next_multiple_of(ROWS) * pairs).div_ceil(PAIRS)
 }
@@ -269,7 +269,7 @@ impl Job<'_> {
             }
         };
         let tiles = amx::tiles(self.taps.pairs);
-        let rows = self.taps.lines.as_ptr().wrapping_add(filters.start * tiles);
+        let rows = self.taps.lines.as_ptr().wrapping_add(amx::lines(filters.start, self.taps.pairs));
         let factors = amx::Factors { rows, tiles, columns: pack };
         // SAFETY: filters were packed for tiles, so the processor has them.
         unsafe { amx::product(&factors, 0..filters.len().div_ceil(amx::SIDE), 0..runs.len(), put) };

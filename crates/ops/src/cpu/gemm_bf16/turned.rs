@@ -55,7 +55,7 @@ impl Turned {
         self.lines.resize(lines(self.instruction, rows, inner), Line::ZERO);
         let (high, of_panel) = match self.instruction {
             Instruction::OfRegisters => (LANES * vectors(rows), vectors(rows) * inner.div_ceil(2)),
-            Instruction::OfTiles => (amx::SIDE, amx::tiles(inner.div_ceil(2)) * amx::SIDE),
+            Instruction::OfTiles => (amx::SIDE, amx::lines(amx::SIDE, inner.div_ceil(2))),
         };
         if of_panel == 0 {
             return;
@@ -189,7 +189,7 @@ fn are_triples(starts: &[usize]) -> bool {
 /// Lines of a factor.
 fn lines(instruction: Instruction, rows: usize, inner: usize) -> usize {
     if instruction == Instruction::OfTiles {
-        return rows.div_ceil(amx::SIDE) * amx::tiles(inner.div_ceil(2)) * amx::SIDE;
+        return amx::lines(rows, inner.div_ceil(2));
     }
     rows.div_ceil(LANES) * inner.div_ceil(2)
 }

@@ -11,14 +11,14 @@ use std::arch::x86_64::{
 use std::ops::Range;
 
 use super::super::super::matrix::Stretches;
-use super::super::super::tiles::{Target, blocks};
+use super::super::super::tiles::{Target, blocks, parts_of};
 use super::super::output::{Place, To};
 use super::super::pack::{Factor, Line, PAIRS, Part, Source, lowest};
 use super::super::with_scratch;
 use super::kernel::{Panels, SUMS, of_tile};
 use super::outer::registers;
 use super::pack::{columns, rows};
-use super::{BOTH, Configured, SIDE, parts, tiles};
+use super::{BOTH, Configured, SIDE, tiles};
 
 /// Tiles of a panel: those of a block of the inner dimension.
 const DEEP: usize = 32;
@@ -56,12 +56,12 @@ pub(in super::super) unsafe fn lying_by_turned<A: Factor, B: Factor>(
             let of_panel = tiles(depth.len().div_ceil(2)) * SIDE;
             let part =
                 |of: &Range<usize>| Part { outer: of.start, outers: of.len(), inner: depth.start, inners: depth.len() };
-            for some in parts(of_turned.clone(), TURNED * SIDE) {
-                for (panel, some) in parts(some.clone(), SIDE).enumerate() {
+            for some in parts_of(of_turned.clone(), TURNED * SIDE) {
+                for (panel, some) in parts_of(some.clone(), SIDE).enumerate() {
                     // SAFETY: there is room for so many panels of a block.
                     unsafe { columns(turned, part(&some), panels.wrapping_add(panel * of_panel)) };
                 }
-                for two in parts(of_lying.clone(), BOTH * SIDE) {
+                for two in parts_of(of_lying.clone(), BOTH * SIDE) {
                     // SAFETY: there is room for two panels of a block.
                     unsafe { rows(lying, part(&two), packed) };
                     // SAFETY: the panels have been packed; these rows lie in the place, as the caller promises.
@@ -95,18 +95,17 @@ pub(in super::super) unsafe fn turned_by_stretches(
     let configured = unsafe { Configured::new() };
     let tiles = tiles(right.count * right.length / 2);
     let place = Place { target, turned: true, add: true };
-    let mut pieces = Vec::new();
     with_scratch(|scratch| {
         let (packed, sums) = scratch.split_at_mut(OF_LYING);
         let packed = packed.as_mut_ptr();
-        for deep in parts(0..tiles, DEEP) {
-            for two in parts(starts.clone(), BOTH * SIDE) {
-                for tile in deep.clone() {
-                    pieces_of(right, tile, &mut pieces);
-                    for (panel, some) in parts(two.clone(), SIDE).enumerate() {
-                        let to = packed.wrapping_add((panel * deep.len() + tile - deep.start) * SIDE);
+        for deep in parts_of(0..tiles, DEEP) {
+            let pieces: Vec<Vec<Piece>> = deep.clone().map(|tile| pieces_of(right, tile)).collect();
+            for two in parts_of(starts.clone(), BOTH * SIDE) {
+                for (tile, pieces) in pieces.iter().enumerate() {
+                    for (panel, some) in parts_of(two.clone(), SIDE).enumerate() {
+                        let to = packed.wrapping_add((panel * deep.len() + tile) * SIDE);
                         // SAFETY: there is room for two panels, and the stretches lie in their slice.
-                        unsafe { copy(right, &right.starts[some], &pieces, to) };
+                        unsafe { copy(right, &right.starts[some], pieces, to) };
                     }
                 }
                 let first = panels.wrapping_add((rows.start / SIDE * tiles + deep.start) * SIDE);
@@ -133,11 +132,10 @@ struct Piece {
 }
 
 /// The pieces of a tile of stretches.
-fn pieces_of(right: Stretches<'_>, tile: usize, pieces: &mut Vec<Piece>) {
+fn pieces_of(right: Stretches<'_>, tile: usize) -> Vec<Piece> {
     let of_stretch = right.length / 2;
     let end = (right.count * of_stretch).min((tile + 1) * PAIRS);
-    pieces.clear();
-    let mut pair = tile * PAIRS;
+    let (mut pieces, mut pair) = (Vec::new(), tile * PAIRS);
     while pair < end {
         let (stretch, within, lane) = (pair / of_stretch, pair % of_stretch, pair % PAIRS);
         let count = (of_stretch - within).min(end - pair);
@@ -145,6 +143,7 @@ fn pieces_of(right: Stretches<'_>, tile: usize, pieces: &mut Vec<Piece>) {
         pieces.push(Piece { pairs: (lowest(count) << lane) as __mmask16, from });
         pair += count;
     }
+    pieces
 }
 
 /// Copies a tile of rows of stretches.
@@ -185,15 +184,15 @@ impl Factors<'_> {
     unsafe fn multiply(&self, configured: &Configured, sums: &mut [Line], place: Place) {
         let ((lying, of_lying, these), (turned, of_turned, those)) = (self.lying, self.turned);
         let below = (these.len() > SIDE).then(|| lying.wrapping_add(of_lying));
-        for (pair, some) in parts(those.clone(), BOTH * SIDE).enumerate() {
+        for (pair, some) in parts_of(those.clone(), BOTH * SIDE).enumerate() {
             let column = turned.wrapping_add(BOTH * pair * of_turned);
             let behind = (some.len() > SIDE).then(|| column.wrapping_add(of_turned));
             let panels = Panels { rows: (lying, below), columns: (column, behind), tiles: self.tiles };
             prefetch(place, [these, &some]);
             // SAFETY: as the caller promises.
             unsafe { panels.multiply(configured, sums.as_mut_ptr(), false) };
-            for (at, lying) in parts(these.clone(), SIDE).enumerate() {
-                for (behind, turned) in parts(some.clone(), SIDE).enumerate() {
+            for (at, lying) in parts_of(these.clone(), SIDE).enumerate() {
+                for (behind, turned) in parts_of(some.clone(), SIDE).enumerate() {
                     // SAFETY: the tile has just been written.
                     unsafe {
                         let made = registers(sums.as_ptr().add(of_tile(at, behind)));

@@ -14,7 +14,6 @@
 
 use std::arch::asm;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use super::pack::Line;
 
@@ -37,6 +36,11 @@ pub(super) const SCRATCH: usize = if inner::SCRATCH > outer::SCRATCH { inner::SC
 /// Tiles of so many pairs.
 pub(super) fn tiles(pairs: usize) -> usize {
     pairs.div_ceil(SIDE)
+}
+
+/// Lines of panels of so many rows or columns, with so many pairs each.
+pub(super) fn lines(side: usize, pairs: usize) -> usize {
+    side.div_ceil(SIDE) * tiles(pairs) * SIDE
 }
 
 /// Whether this processor multiplies tiles of bf16, and the operating system lets this process do so.
@@ -119,10 +123,4 @@ impl Drop for Configured {
         // SAFETY: this was made by [`Configured::new`], so the processor has the instruction.
         unsafe { asm!("tilerelease", options(nostack, nomem, preserves_flags)) };
     }
-}
-
-/// Divides a range into parts of at most `most`.
-fn parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(most).map(move |start| start..(start + most).min(end))
 }

@@ -5,11 +5,11 @@
 use std::arch::x86_64::{__m512, _mm512_load_ps};
 use std::ops::Range;
 
-use super::super::super::tiles::blocks;
+use super::super::super::tiles::{blocks, parts_of};
 use super::super::pack::Line;
 use super::super::with_scratch;
 use super::kernel::{Panels, SUMS, of_tile};
-use super::{BOTH, Configured, SIDE, parts};
+use super::{BOTH, Configured, SIDE};
 
 /// Tiles of a panel, panels of columns, and panels of rows that are multiplied at a time, at most. The columns of these take 256 KiB and their
 /// sums 128 KiB, which leaves room in a second-level cache for the rows.
@@ -48,17 +48,17 @@ pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
     with_scratch(|scratch| {
         let (packed, sums) = scratch.split_at_mut(OF_COLUMNS);
         let (packed, sums) = (packed.as_mut_ptr(), sums.as_mut_ptr());
-        for high in parts(rows.clone(), HIGH) {
-            for wide in parts(columns.clone(), WIDE) {
+        for high in parts_of(rows.clone(), HIGH) {
+            for wide in parts_of(columns.clone(), WIDE) {
                 for deep in blocks(factors.tiles, DEEP, 1) {
                     let of_panel = deep.len() * SIDE;
                     for (panel, column) in wide.clone().enumerate() {
                         (factors.columns)(column, deep.clone(), packed.wrapping_add(panel * of_panel));
                     }
                     let mut sums = sums;
-                    for two in parts(high.clone(), BOTH) {
+                    for two in parts_of(high.clone(), BOTH) {
                         let row = |row: usize| factors.rows.wrapping_add((row * factors.tiles + deep.start) * SIDE);
-                        for (pair, some) in parts(wide.clone(), BOTH).enumerate() {
+                        for (pair, some) in parts_of(wide.clone(), BOTH).enumerate() {
                             let column = packed.wrapping_add(BOTH * pair * of_panel).cast_const();
                             let panels = Panels {
                                 rows: (row(two.start), (two.len() > 1).then(|| row(two.start + 1))),
