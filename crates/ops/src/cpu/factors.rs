@@ -75,6 +75,13 @@ impl<T: Real> Filters<'_, T> {
 }
 
 impl<T: Real> Part<'_, T> {
+    pub(crate) fn columns(&self) -> usize {
+        match self {
+            Self::Wide(matrix) => matrix.columns(),
+            Self::Halves(matrix) => matrix.columns(),
+        }
+    }
+
     /// Columns become rows.
     pub(crate) fn transposed(self) -> Self {
         match self {

@@ -1,5 +1,7 @@
 //! Products of factors rounded to bf16, on processors without an instruction for them: there are none.
 
+use std::ops::Range;
+
 use half::bf16;
 
 use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
@@ -62,6 +64,29 @@ impl Left {
     /// # Panics
     /// Always.
     pub(crate) fn write<T>(&self, _: &mut Output<'_>, _: usize, _: usize, _: Matrix<'_, T>, _: Threads) {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn write_rows(&self, _: Range<usize>, _: &Right, _: &mut [u16], _: usize) {
+        unreachable!("the processor multiplies numbers of bf16")
+    }
+}
+
+/// A packed right factor, which nobody fills.
+#[derive(Default)]
+pub(crate) struct Right;
+
+impl Right {
+    /// Bytes of a packed factor: none.
+    pub(crate) fn bytes(_: usize, _: usize) -> usize {
+        0
+    }
+
+    /// # Panics
+    /// Always.
+    pub(crate) fn pack<T>(&mut self, _: Matrix<'_, T>) {
         unreachable!("the processor multiplies numbers of bf16")
     }
 }

@@ -449,6 +449,29 @@ impl<T> From<Vec<T>> for Elements<T> {
 }
 
 impl<T: Stored> Elements<T> {
+    /// None, of the format of a map.
+    pub(crate) fn empty(map: Source<'_, T>) -> Self {
+        match map {
+            Source::Same(_) => Self::Same(Vec::new()),
+            Source::Halves(half, _) => Self::Halves(half, Vec::new()),
+        }
+    }
+
+    /// So many of those there are, and zeros for those that are missing.
+    pub(crate) fn resize(&mut self, count: usize) {
+        match self {
+            Self::Same(values) => values.resize(count, T::of(0.0)),
+            Self::Halves(_, bits) => bits.resize(count, 0),
+        }
+    }
+
+    pub(crate) fn source(&self) -> Source<'_, T> {
+        match self {
+            Self::Same(values) => Source::Same(values),
+            Self::Halves(half, bits) => Source::Halves(*half, bits),
+        }
+    }
+
     /// Zeros for a tensor of a format that is computed in `T`.
     pub(crate) fn zeros(count: usize, dtype: DType) -> Self {
         match Half::of(dtype) {

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use burn::tensor::DType;
+use burn::tensor::{DType, bf16};
 
 use crate::convolution::cpu::depthwise::Geometry;
 use crate::cpu::factors::multiplies_as_stored;
 use crate::cpu::gemm::{IN_ONE_GO, apart};
-use crate::cpu::gemm_bf16::Left;
+use crate::cpu::gemm_bf16::{Left, Right};
 use crate::cpu::panels;
 
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
@@ -67,33 +67,41 @@ impl InvertedResidualShape {
     /// Bytes of the packed filters that all threads share.
     pub fn packed(&self, format: DType) -> usize {
         let ([input, ..], [channels, ..]) = (self.input, self.middle);
-        let each = self.channels_at_once(format);
         let (of_expansion, of_projection) = match How::of(format) {
-            How::Halves => (channels.div_ceil(each) * Left::bytes(each, input), Left::bytes(self.output, channels)),
+            How::Halves => (Left::bytes(channels, input), Left::bytes(self.output, channels)),
             How::Panels => (panels::Filters::bytes(channels, input), 0),
             How::Plain => (0, 0),
         };
         of_projection + if self.expands() { of_expansion } else { 0 }
     }
 
-    /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32.
+    /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32 where it is not kept as bf16.
     pub fn scratch(&self, format: DType) -> usize {
-        let (each, read) = (self.band_rows(), self.band_pixels());
-        let expanded = if self.expands() { self.channels_at_once(format) * apart(read) + read } else { 0 };
-        let packed = match How::of(format) {
-            How::Panels if self.expands() => panels::Pixels::bytes(self.input[0], read) / size_of::<f32>(),
-            _ => 0,
-        };
+        let (how, each, read) = (How::of(format), self.band_rows(), self.band_pixels());
+        let (mut singles, mut kept, mut packed) = (0, 0, 0);
+        if self.expands() {
+            singles += read;
+            kept += self.channels_at_once(format) * apart(read);
+            packed = match how {
+                How::Halves => Right::bytes(self.input[0], read),
+                How::Panels => panels::Pixels::bytes(self.input[0], read),
+                How::Plain => 0,
+            };
+        }
         let [channels, _, columns] = self.middle;
         let made = each * columns;
-        let projected = if self.output == 0 { 0 } else { channels * apart(made) + (1 + self.output) * made };
+        if self.output > 0 {
+            kept += channels * apart(made);
+            singles += (1 + self.output) * made;
+        }
         // A channel of the input, or rows of one of the output.
-        let converted = match (format, self.output) {
-            (DType::BF16, 0) => each * columns,
+        singles += match (format, self.output) {
+            (DType::BF16, 0) => made,
             (DType::BF16, _) if !self.expands() => read,
             _ => 0,
         };
-        size_of::<f32>() * (expanded + packed + projected + converted)
+        let number = if how == How::Halves { size_of::<bf16>() } else { size_of::<f32>() };
+        singles * size_of::<f32>() + kept * number + packed
     }
 
     fn expands(&self) -> bool {
@@ -129,7 +137,7 @@ impl InvertedResidualShape {
 /// How filters are multiplied with the pixels of a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
-    /// Rounded to bf16, with pixels as they are stored.
+    /// Rounded to bf16, with pixels that were packed before.
     Halves,
     /// In panels that were packed before.
     Panels,
@@ -150,7 +158,8 @@ impl How {
     fn rows(self) -> usize {
         match self {
             Self::Panels => 2 * panels::ROWS,
-            Self::Halves | Self::Plain => CHANNELS,
+            Self::Halves => 16,
+            Self::Plain => CHANNELS,
         }
     }
 }
@@ -200,7 +209,7 @@ impl Shape {
         let Geometry { batch, channels, out: [height, _], .. } = self.depthwise;
         let (each, rows) = (self.channels_at_once(), height.div_ceil(self.band_rows(threads).max(1)));
         let enough = |channels_of_band: &usize| batch * rows * channels.div_ceil(*channels_of_band) >= 4 * threads;
-        let several = [4 * each, 2 * each].into_iter().filter(|_| self.expands_in_panels());
+        let several = [4 * each, 2 * each].into_iter().filter(|_| How::of(self.format) != How::Plain);
         several.map(|some| some.min(channels)).find(enough).unwrap_or(each)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A thread takes a band of output rows of a sample ([`super::bands`]). It expands the input rows under them, a few channels at a time,
 //! and convolves each channel as soon as it is normalised. Without a projection the result is the output. With one it is normalised
-//! into a buffer of all channels of the band, and the projection is one matrix product.
+//! into a buffer of all channels of the band, and the projection is one matrix product. Where maps of bf16 are multiplied as they are
+//! stored, both of these buffers are bf16, too: products round what they write, and normalising rounds what the projection would.
 
 use std::ops::Range;
 
@@ -16,12 +17,12 @@ use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::activation::Activation;
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry};
-use crate::cpu::factors::{self, Part, packed};
+use crate::cpu::factors::{Filters, Part, packed};
 use crate::cpu::gemm::{Matrix, Mode, Threads, apart};
-use crate::cpu::gemm_bf16::Left;
+use crate::cpu::gemm_bf16::{Left, Right};
+use crate::cpu::halves::AsStored;
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
-use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 use crate::deferred::cpu::normalisation::NormAct;
@@ -103,47 +104,20 @@ struct Normed<T> {
     activation: Activation,
 }
 
-impl<T: Real> Normed<T> {
-    fn apply(&self, channel: usize, x: &[T], out: &mut [T]) {
+impl<T: Stored> Normed<T> {
+    fn apply<Y: AsStored<T>>(&self, channel: usize, x: Source<'_, T>, out: &mut [Y]) {
         normalise(self.activation, self.norm.of_plane(channel), x, out);
     }
 }
 
-/// The filters of a 1x1 convolution, some of which are used at a time.
-struct Filters<'a, T> {
-    /// `[output, input]`.
-    rows: &'a [T],
-    input: usize,
-    /// So many at a time.
-    each: usize,
-    /// The same, packed, where the map is multiplied as it is stored.
-    packed: Vec<Left>,
-}
-
-impl<'a, T: Stored> Filters<'a, T> {
-    fn new(rows: &'a [T], input: usize, each: usize, halved: bool) -> Self {
-        let some = |rows: &[T]| packed(Matrix::of(rows, rows.len() / input, input));
-        let packed = if halved { rows.chunks(each * input).map(some).collect() } else { Vec::new() };
-        Self { rows, input, each, packed }
-    }
-
-    /// Those of some outputs, which begin where some of them do.
-    fn part(&self, outputs: Range<usize>) -> factors::Filters<'_, T> {
-        match self.packed.get(outputs.start / self.each) {
-            Some(left) => factors::Filters::Packed(left),
-            None => {
-                let rows = &self.rows[outputs.start * self.input..];
-                factors::Filters::Plain(Matrix::of(rows, outputs.len(), self.input))
-            }
-        }
-    }
-}
-
-/// The filters of an expansion.
+/// The filters of an expansion, some of which are used at a time.
 enum Expanding<'a, T> {
-    Plain(Filters<'a, T>),
+    /// `[channels, input]`, as they are.
+    Plain(&'a [T]),
     /// For pixels in panels.
     Panels(panels::Filters),
+    /// For pixels of bf16.
+    Halves(Left),
 }
 
 /// What is before the depthwise convolution.
@@ -155,10 +129,11 @@ struct Expansion<'a, T> {
 impl<'a, T: Stored> Expansion<'a, T> {
     /// With filters `[channels, input]`.
     fn new(filters: &'a [T], then: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
-        let filters = if shape.expands_in_panels() {
-            Expanding::Panels(panels::Filters::new(Matrix::of(filters, shape.depthwise.channels, shape.input)))
-        } else {
-            Expanding::Plain(Filters::new(filters, shape.input, shape.channels_at_once(), x.multiplies_halves()))
+        let matrix = Matrix::of(filters, shape.depthwise.channels, shape.input);
+        let filters = match x.multiplies_halves() {
+            true => Expanding::Halves(packed(matrix)),
+            false if shape.expands_in_panels() => Expanding::Panels(panels::Filters::new(matrix)),
+            false => Expanding::Plain(filters),
         };
         Self { filters, then }
     }
@@ -167,14 +142,21 @@ impl<'a, T: Stored> Expansion<'a, T> {
 /// What follows the depthwise convolution.
 struct Projection<'a, T> {
     before: Normed<T>,
-    filters: Filters<'a, T>,
+    /// `[output, channels]`.
+    filters: Matrix<'a, T>,
+    /// The same, packed, where maps are multiplied as they are stored.
+    packed: Option<Left>,
 }
 
 impl<'a, T: Stored> Projection<'a, T> {
     /// With filters `[output, channels]`.
     fn new(filters: &'a [T], before: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
-        let filters = Filters::new(filters, shape.depthwise.channels, shape.output, x.multiplies_halves());
-        Self { before, filters }
+        let filters = Matrix::of(filters, shape.output, shape.depthwise.channels);
+        Self { before, filters, packed: x.multiplies_halves().then(|| packed(filters)) }
+    }
+
+    fn filters(&self) -> Filters<'_, T> {
+        self.packed.as_ref().map_or(Filters::Plain(self.filters), Filters::Packed)
     }
 }
 
@@ -198,20 +180,35 @@ struct Band<'a, T> {
 }
 
 /// Buffers that a thread reuses for bands that follow each other.
-#[derive(Default)]
 struct Scratch<T> {
-    /// The pixels that are expanded, where they are multiplied in panels.
-    packed: panels::Pixels,
-    /// Some channels of the expanded map.
-    expanded: Vec<T>,
+    /// The pixels that are expanded, where they are packed.
+    panels: panels::Pixels,
+    halves: Right,
+    /// Some channels of the expanded map, as the layers would store it.
+    expanded: Elements<T>,
     /// One of them, normalised; or a channel of the input.
     read: Vec<T>,
     /// A channel of the middle.
     convolved: Vec<T>,
     /// All of them, normalised.
-    middle: Vec<T>,
-    /// The band of the output.
+    middle: Elements<T>,
+    /// The band of the output, or some channels of the expanded map before they are rounded.
     product: Vec<T>,
+}
+
+impl<T: Stored> Scratch<T> {
+    fn new(x: Source<'_, T>) -> Self {
+        let like = |halved: bool| if halved { Elements::empty(x) } else { Elements::Same(Vec::new()) };
+        Self {
+            panels: panels::Pixels::default(),
+            halves: Right::default(),
+            expanded: like(true),
+            read: Vec::new(),
+            convolved: Vec::new(),
+            middle: like(x.multiplies_halves()),
+            product: Vec::new(),
+        }
+    }
 }
 
 impl<T: Stored> Kernel<'_, T> {
@@ -221,7 +218,7 @@ impl<T: Stored> Kernel<'_, T> {
         let bands = bands(&self.shape, &mut y);
         // Buffers are filled with zeros when they are made, so they are to serve several bands.
         let several = bands.len().div_ceil(4 * rayon::current_num_threads());
-        bands.into_par_iter().with_min_len(several).for_each_init(Scratch::default, |scratch, band| {
+        bands.into_par_iter().with_min_len(several).for_each_init(|| Scratch::new(self.x), |scratch, band| {
             match &self.project {
                 Some(project) => self.projected(project, band, scratch),
                 None => self.convolved(band, scratch),
@@ -251,23 +248,28 @@ impl<T: Stored> Kernel<'_, T> {
     fn projected(&self, project: &Projection<'_, T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let (channels, pixels) = (band.channels.len(), read.depthwise.out_plane());
-        let (mut middle, mut product) = (std::mem::take(&mut scratch.middle), std::mem::take(&mut scratch.product));
+        let mut middle = std::mem::replace(&mut scratch.middle, Elements::Same(Vec::new()));
         let stride = apart(pixels);
-        middle.resize(channels * stride, T::of(0.0));
+        middle.resize(channels * stride);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             convolved.resize(pixels, T::of(0.0));
             read.depthwise.forward(channel, x, self.filters, convolved, buffer);
             self.store(convolved);
-            project.before.apply(channel, convolved, &mut middle[channel * stride..][..pixels]);
+            let (x, place) = (Source::Same(convolved), channel * stride..channel * stride + pixels);
+            match &mut middle {
+                Elements::Same(values) => project.before.apply(channel, x, &mut values[place]),
+                Elements::Halves(_, bits) => project.before.apply(channel, x, &mut bits[place]),
+            }
         });
+        let product = &mut scratch.product;
         product.resize(self.shape.output * pixels, T::of(0.0));
-        let columns = Part::Wide(Matrix::of_rows(&middle, channels, pixels, stride));
-        let filters = project.filters.part(0..self.shape.output);
-        filters.multiply(&mut product, pixels, Mode::Replace, columns, Threads::One);
+        let mut wide = Vec::new();
+        let columns = middle.source().factor(stride, 0..pixels, &mut wide, Threads::One);
+        project.filters().multiply(product, pixels, Mode::Replace, columns, Threads::One);
         for (plane, product) in band.planes.into_iter().zip(product.chunks_exact(pixels)) {
             write(plane, &mut scratch.convolved, |plane| plane.copy_from_slice(product));
         }
-        (scratch.middle, scratch.product) = (middle, product);
+        scratch.middle = middle;
     }
 
     /// Calls `work` for each channel with its number, the rows that the band reads of it, a buffer for the depthwise convolution and one
@@ -282,37 +284,62 @@ impl<T: Stored> Kernel<'_, T> {
     ) {
         let (input, plane, pixels) = (self.shape.input, self.shape.depthwise.in_plane(), read.depthwise.in_plane());
         let x = self.x.chunk(sample, input * plane);
-        let Scratch { packed, expanded, read: normalised, convolved, .. } = scratch;
         // The zeros around a plane are at other places in every band.
         let mut buffer = depthwise::Scratch::default();
         let Some(expand) = &self.expand else {
             return channels.for_each(|channel| {
                 let first = channel * plane + read.first;
-                work(channel, x.part(first..first + pixels).read(normalised, Threads::One), &mut buffer, convolved);
+                let rows = x.part(first..first + pixels).read(&mut scratch.read, Threads::One);
+                work(channel, rows, &mut buffer, &mut scratch.convolved);
             });
         };
-        let (at_once, stride) = (self.shape.channels_at_once().min(channels.len()), apart(pixels));
-        expanded.resize(at_once * stride, T::of(0.0));
-        normalised.resize(pixels, T::of(0.0));
+        let stride = apart(pixels);
+        scratch.read.resize(pixels, T::of(0.0));
         // No map with bands is widened before it is multiplied.
         let mut wide = Vec::new();
         let rows = x.factor(plane, read.first..read.first + pixels, &mut wide, Threads::One);
-        if let (Expanding::Panels(_), Part::Wide(rows)) = (&expand.filters, rows) {
-            packed.pack(rows);
+        match (&expand.filters, rows) {
+            (Expanding::Panels(_), Part::Wide(rows)) => scratch.panels.pack(rows),
+            (Expanding::Halves(_), Part::Halves(rows)) => scratch.halves.pack(rows),
+            _ => {}
         }
+        let at_once = self.shape.channels_at_once().min(channels.len());
         for first in channels.clone().step_by(at_once) {
             let some = first..(first + at_once).min(channels.end);
-            match &expand.filters {
-                Expanding::Panels(filters) => panels::multiply(expanded, stride, (filters, some.clone()), packed),
-                Expanding::Plain(filters) => {
-                    filters.part(some.clone()).multiply(expanded, stride, Mode::Replace, rows, Threads::One);
-                }
-            }
-            self.store(&mut expanded[..some.len() * stride]);
+            self.expand(expand, some.clone(), rows, stride, scratch);
             for (index, channel) in some.enumerate() {
-                expand.then.apply(channel, &expanded[index * stride..][..pixels], normalised);
-                work(channel, normalised, &mut buffer, convolved);
+                let of_channel = scratch.expanded.source().part(index * stride..index * stride + pixels);
+                expand.then.apply(channel, of_channel, &mut scratch.read);
+                work(channel, &scratch.read, &mut buffer, &mut scratch.convolved);
             }
+        }
+    }
+
+    /// Expands some channels of a band: into rows that begin so many numbers apart.
+    fn expand(
+        &self,
+        expand: &Expansion<'_, T>,
+        channels: Range<usize>,
+        rows: Part<'_, T>,
+        stride: usize,
+        scratch: &mut Scratch<T>,
+    ) {
+        let Scratch { panels, halves, expanded, product, .. } = scratch;
+        expanded.resize(channels.len() * stride);
+        match (&expand.filters, &mut *expanded) {
+            (Expanding::Halves(filters), Elements::Halves(_, bits)) => {
+                filters.write_rows(channels, halves, bits, stride);
+            }
+            (Expanding::Panels(filters), Elements::Same(values)) => {
+                panels::multiply(values, stride, (filters, channels), panels);
+            }
+            (Expanding::Plain(filters), expanded) => {
+                let input = self.shape.input;
+                let some = Matrix::of(&filters[channels.start * input..], channels.len(), input);
+                let (mut target, columns) = (expanded.target(), 0..rows.columns());
+                target.multiply_columns(stride, columns, (Filters::Plain(some), rows), product, Threads::One);
+            }
+            _ => unreachable!("filters are packed for the format of the map"),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Correlation of a plane with a few taps: the inner loops of depthwise convolutions and of their gradients.
 //!
 //! A plane is padded with zeros before it is read, so the loops have no conditions. They go over vector registers of neighbouring
-//! pixels and keep the sums of several rows in registers, so each tap's factor is broadcast once for all of them. Registers are
+//! pixels and keep the sums of several rows in registers, so each tap's factor is broadcast once for all of them. Where rows of taps are
+//! as far apart as rows of outputs, a register of pixels is read once and serves all of these rows ([`Shared`]). Registers are
 //! explicit (`pulp`), because the compiler did not vectorise loops over arrays of lanes here.
 //!
 //! # Why the unsafe code is sound
@@ -50,6 +51,20 @@ impl Rows {
     }
 }
 
+/// Calls a macro with the number of each line that several rows read: so many, at most six. They are written out, because a compiler then
+/// knows which sums belong to a line, and keeps these in registers.
+macro_rules! each_line {
+    ($count:expr, $line:ident) => {
+        const { assert!($count <= 6, "all lines are written out") }
+        each_line!($count, $line, 0 1 2 3 4 5);
+    };
+    ($count:expr, $line:ident, $($number:literal)*) => {
+        $(if $number < $count {
+            $line!($number);
+        })*
+    };
+}
+
 /// A register of the pixels from a place on.
 ///
 /// # Safety
@@ -73,12 +88,43 @@ pub(crate) fn correlate<T: Real>(
     [rows, columns]: [usize; 2],
 ) {
     source.assert_inside(from, taps.iter().map(|tap| tap.offset), [rows, columns]);
-    Arch::new().dispatch(Correlate { taps, from, source, to, target, rows, columns });
+    let shared = Shared::of(taps.len(), |tap| taps[tap].offset, source.pitch).filter(|_| columns >= WORTH_SHARING);
+    Arch::new().dispatch(Correlate { taps, shared, from, source, to, target, rows, columns });
+}
+
+/// Columns below which pixels are not shared: the factors of all taps are broadcast for each few rows, which so few columns do not repay.
+const WORTH_SHARING: usize = 24;
+
+/// Taps in a square whose rows follow each other as rows of outputs do, so that an output under a tap is the one below it under
+/// the tap above.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shared {
+    side: usize,
+    /// Whether a row of taps is above the one before it.
+    upwards: bool,
+}
+
+impl Shared {
+    /// With so many taps, their offsets, and the distance of rows of outputs.
+    fn of(taps: usize, offset: impl Fn(usize) -> usize, pitch: usize) -> Option<Self> {
+        let side = taps.isqrt();
+        if side < 2 || side * side != taps {
+            return None;
+        }
+        let upwards = offset(side) < offset(0);
+        let follow = |tap: usize| {
+            let (one, next) = (offset(tap), offset(tap + side));
+            let (above, below) = if upwards { (next, one) } else { (one, next) };
+            above.checked_add(pitch) == Some(below)
+        };
+        (0..taps - side).all(follow).then_some(Self { side, upwards })
+    }
 }
 
 /// The pixels under all taps lie in `from` ([`Rows::assert_inside`]).
 struct Correlate<'a, T> {
     taps: &'a [Tap<T>],
+    shared: Option<Shared>,
     from: &'a [T],
     source: Rows,
     to: &'a mut [T],
@@ -92,6 +138,21 @@ impl<T: Real> WithSimd for Correlate<'_, T> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
+        // Broadcast factors, sums and a register of pixels have to find room: AVX-512 has 32 registers, others 16.
+        let many = S::F32_LANES >= 16;
+        match self.shared {
+            Some(Shared { side: 3, upwards }) if many => self.shared::<S, 3, 4>(simd, upwards),
+            Some(Shared { side: 3, upwards }) => self.shared::<S, 3, 2>(simd, upwards),
+            Some(Shared { side: 5, upwards }) if many => self.shared::<S, 5, 2>(simd, upwards),
+            _ => self.apart(simd),
+        }
+    }
+}
+
+impl<T: Real> Correlate<'_, T> {
+    /// Computes all rows, where each output reads the pixels under all of its taps.
+    #[inline(always)]
+    fn apart<S: Simd>(&mut self, simd: S) {
         let whole = self.rows - self.rows % ROWS;
         for row in (0..whole).step_by(ROWS) {
             self.block::<S, ROWS>(simd, row);
@@ -100,9 +161,63 @@ impl<T: Real> WithSimd for Correlate<'_, T> {
             self.block::<S, 1>(simd, row);
         }
     }
-}
 
-impl<T: Real> Correlate<'_, T> {
+    /// Computes all rows, `N` at a time, where `K` rows of as many taps share pixels.
+    #[inline(always)]
+    fn shared<S: Simd, const K: usize, const N: usize>(&mut self, simd: S, upwards: bool) {
+        let mut factors = [[T::of(0.0).splat(simd); K]; K];
+        for (factors, taps) in factors.iter_mut().zip(self.taps.chunks_exact(K)) {
+            for (factor, tap) in factors.iter_mut().zip(taps) {
+                *factor = tap.factor.splat(simd);
+            }
+        }
+        let whole = self.rows - self.rows % N;
+        for row in (0..whole).step_by(N) {
+            self.block_shared::<S, K, N>(simd, row, &factors, upwards);
+        }
+        for row in whole..self.rows {
+            self.block_shared::<S, K, 1>(simd, row, &factors, upwards);
+        }
+    }
+
+    /// Computes `N` rows from `row` on, one register of columns after the other. Rows are taken in the order of the rows of taps: the first
+    /// reads lines of pixels from its own on, the second from the one after. So each adds up its taps in their order.
+    #[inline(always)]
+    fn block_shared<S: Simd, const K: usize, const N: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        factors: &[[T::Register<S>; K]; K],
+        upwards: bool,
+    ) {
+        let Self { taps, from, source, ref mut to, target, columns, .. } = *self;
+        let (top, step) = if upwards { (row + N - 1, source.pitch.wrapping_neg()) } else { (row, source.pitch) };
+        for start in (0..columns).step_by(T::lanes::<S>()) {
+            let mut sums = [T::of(0.0).splat(simd); N];
+            let first = source.first + top * source.pitch + start;
+            macro_rules! line {
+                ($line:literal) => {
+                    for across in 0..K {
+                        let at = (first + taps[across].offset).wrapping_add(step.wrapping_mul($line));
+                        // SAFETY: the pixel of one of these rows under a tap; see the module.
+                        let pixels = unsafe { read(simd, from, at) };
+                        for (row, sum) in sums.iter_mut().enumerate() {
+                            if row <= $line && $line - row < K {
+                                *sum = T::mul_add(simd, factors[$line - row][across], pixels, *sum);
+                            }
+                        }
+                    }
+                };
+            }
+            each_line!(N + K - 1, line);
+            let kept = T::lanes::<S>().min(columns - start);
+            for (index, sum) in sums.into_iter().enumerate() {
+                let row = if upwards { top - index } else { top + index };
+                T::store(simd, &mut to[target.first + row * target.pitch + start..][..kept], sum);
+            }
+        }
+    }
+
     /// Computes `N` rows from `row` on, one register of columns after the other.
     #[inline(always)]
     fn block<S: Simd, const N: usize>(&mut self, simd: S, row: usize) {
@@ -132,19 +247,21 @@ impl<T: Real> Correlate<'_, T> {
 ///
 /// # Panics
 /// As [`correlate`].
-pub(crate) fn products<T: Real, const N: usize>(
-    offsets: [usize; N],
+pub(crate) fn products<T: Real>(
+    offsets: &[usize],
     (from, source): (&[T], Rows),
     dy: &[T],
     [rows, columns]: [usize; 2],
-) -> [f64; N] {
-    source.assert_inside(from, offsets.into_iter(), [rows, columns]);
-    Arch::new().dispatch(Products { offsets, from, source, dy, rows, columns })
+) -> Vec<f64> {
+    source.assert_inside(from, offsets.iter().copied(), [rows, columns]);
+    let shared = Shared::of(offsets.len(), |tap| offsets[tap], source.pitch);
+    Arch::new().dispatch(Products { offsets, shared, from, source, dy, rows, columns })
 }
 
 /// The pixels at all offsets lie in `from` ([`Rows::assert_inside`]).
-struct Products<'a, T, const N: usize> {
-    offsets: [usize; N],
+struct Products<'a, T> {
+    offsets: &'a [usize],
+    shared: Option<Shared>,
     from: &'a [T],
     source: Rows,
     dy: &'a [T],
@@ -152,33 +269,125 @@ struct Products<'a, T, const N: usize> {
     columns: usize,
 }
 
-impl<T: Real, const N: usize> WithSimd for Products<'_, T, N> {
-    type Output = [f64; N];
+impl<T: Real> WithSimd for Products<'_, T> {
+    type Output = Vec<f64>;
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> [f64; N] {
-        let Self { offsets, from, source, dy, rows, columns } = self;
-        let mut totals = [0.0; N];
-        for together in (0..rows).step_by(SUMMED) {
-            let mut sums = [T::of(0.0).splat(simd); N];
-            for row in together..(together + SUMMED).min(rows) {
-                let (first, dy) = (source.first + row * source.pitch, &dy[row * columns..][..columns]);
-                for start in (0..columns).step_by(T::lanes::<S>()) {
-                    let dy = &dy[start..columns.min(start + T::lanes::<S>())];
-                    let whole = dy.len() == T::lanes::<S>();
-                    let dy = if whole { T::load(simd, dy) } else { T::load_part(simd, dy) };
-                    for (sum, offset) in sums.iter_mut().zip(&offsets) {
-                        // SAFETY: a pixel at an offset; see the module.
-                        let pixels = unsafe { read(simd, from, first + start + offset) };
-                        *sum = T::mul_add(simd, dy, pixels, *sum);
+    fn with_simd<S: Simd>(self, simd: S) -> Vec<f64> {
+        // As for `Correlate`; here sums and gradients of several rows have to find room.
+        let many = S::F32_LANES >= 16;
+        match self.shared {
+            Some(Shared { side: 3, upwards: false }) if many => self.shared::<S, 3, 3, 4>(simd, self.offsets),
+            Some(Shared { side: 3, upwards: false }) => self.shared::<S, 3, 3, 2>(simd, self.offsets),
+            Some(Shared { side: 5, upwards: false }) if many => {
+                let (above, below) = self.offsets.split_at(2 * 5);
+                let mut made = self.shared::<S, 5, 2, 2>(simd, above);
+                made.extend(self.shared::<S, 5, 3, 2>(simd, below));
+                made
+            }
+            _ => match self.offsets.len() {
+                9 => self.apart::<S, 9>(simd),
+                25 => self.apart::<S, 5>(simd),
+                49 => self.apart::<S, 7>(simd),
+                _ => self.apart::<S, 1>(simd),
+            },
+        }
+    }
+}
+
+impl<T: Real> Products<'_, T> {
+    /// The sums for `N` offsets at a time, where each reads its own pixels.
+    #[inline(always)]
+    fn apart<S: Simd, const N: usize>(&self, simd: S) -> Vec<f64> {
+        let Self { offsets, from, source, columns, .. } = *self;
+        let mut all = Vec::with_capacity(offsets.len());
+        for offsets in offsets.as_chunks::<N>().0 {
+            let mut totals = [0.0; N];
+            for together in (0..self.rows).step_by(SUMMED) {
+                let mut sums = [T::of(0.0).splat(simd); N];
+                for row in together..(together + SUMMED).min(self.rows) {
+                    let first = source.first + row * source.pitch;
+                    for start in (0..columns).step_by(T::lanes::<S>()) {
+                        let dy = self.gradient(simd, row, start);
+                        for (sum, offset) in sums.iter_mut().zip(offsets) {
+                            // SAFETY: a pixel at an offset; see the module.
+                            let pixels = unsafe { read(simd, from, first + start + offset) };
+                            *sum = T::mul_add(simd, dy, pixels, *sum);
+                        }
                     }
                 }
+                for (total, sum) in totals.iter_mut().zip(sums) {
+                    *total += T::sum_of(simd, sum).wide();
+                }
             }
-            for (total, sum) in totals.iter_mut().zip(sums) {
-                *total += T::sum_of(simd, sum).wide();
+            all.extend(totals);
+        }
+        all
+    }
+
+    /// The sums for `R` rows of `K` offsets, which share pixels, from `N` rows of gradients at a time.
+    #[inline(always)]
+    fn shared<S: Simd, const K: usize, const R: usize, const N: usize>(&self, simd: S, offsets: &[usize]) -> Vec<f64> {
+        let mut totals = [[0.0; K]; R];
+        for together in (0..self.rows).step_by(SUMMED) {
+            let mut sums = [[T::of(0.0).splat(simd); K]; R];
+            let end = (together + SUMMED).min(self.rows);
+            let whole = end - (end - together) % N;
+            for row in (together..whole).step_by(N) {
+                sums = self.add::<S, K, R, N>(simd, offsets, row, sums);
+            }
+            for row in whole..end {
+                sums = self.add::<S, K, R, 1>(simd, offsets, row, sums);
+            }
+            for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
+                *total += T::sum_of(simd, *sum).wide();
             }
         }
-        totals
+        totals.as_flattened().to_vec()
+    }
+
+    /// Adds the products of `N` rows of gradients from `row` on.
+    #[inline(always)]
+    fn add<S: Simd, const K: usize, const R: usize, const N: usize>(
+        &self,
+        simd: S,
+        offsets: &[usize],
+        row: usize,
+        mut sums: [[T::Register<S>; K]; R],
+    ) -> [[T::Register<S>; K]; R] {
+        let Self { from, source, columns, .. } = *self;
+        for start in (0..columns).step_by(T::lanes::<S>()) {
+            let mut gradients = [T::of(0.0).splat(simd); N];
+            for (index, gradient) in gradients.iter_mut().enumerate() {
+                *gradient = self.gradient(simd, row + index, start);
+            }
+            let first = source.first + row * source.pitch + start;
+            macro_rules! line {
+                ($line:literal) => {
+                    for across in 0..K {
+                        let at = first + offsets[across] + $line * source.pitch;
+                        // SAFETY: the pixel at an offset from one of these rows; see the module.
+                        let pixels = unsafe { read(simd, from, at) };
+                        for (row, gradient) in gradients.iter().enumerate() {
+                            if row <= $line && $line - row < R {
+                                let sum = &mut sums[$line - row][across];
+                                *sum = T::mul_add(simd, *gradient, pixels, *sum);
+                            }
+                        }
+                    }
+                };
+            }
+            each_line!(N + R - 1, line);
+        }
+        sums
+    }
+
+    /// A register of a row of gradients, with zeros behind its last.
+    #[inline(always)]
+    fn gradient<S: Simd>(&self, simd: S, row: usize, start: usize) -> T::Register<S> {
+        let of_row = &self.dy[row * self.columns..][..self.columns];
+        let dy = &of_row[start..self.columns.min(start + T::lanes::<S>())];
+        if dy.len() == T::lanes::<S>() { T::load(simd, dy) } else { T::load_part(simd, dy) }
     }
 }
 
@@ -205,6 +414,28 @@ mod tests {
                 let at = source.first + pixel / columns * source.pitch + pixel % columns;
                 let sum = taps.iter().fold(0.0f32, |sum, tap| tap.factor.mul_add(from[at + tap.offset], sum));
                 assert_eq!(found.to_bits(), sum.to_bits(), "{kernel} {below} {across}, pixel {pixel}");
+            }
+        }
+    }
+
+    /// Numbers whose sums are exact, in whatever order they are added up.
+    #[test]
+    fn products_are_summed_over_all_pixels_whether_offsets_share_them_or_not() {
+        let mut rng = kindling_random::rng(6, kindling_random::Purpose::Display, 0, 0);
+        let mut whole = |count: usize| (0..count).map(|_| rng.random_range(-8..=8) as f32).collect::<Vec<_>>();
+        let from = whole(90 * 90 + SLACK);
+        for (kernel, below, across, pitch) in
+            [(3, 60, 1, 60), (5, 60, 1, 60), (5, 60, 2, 60), (3, 30, 1, 60), (7, 60, 1, 60), (2, 60, 1, 60), (1, 0, 0, 60)]
+        {
+            for [rows, columns] in [[1, 1], [11, 37], [39, 5], [34, 16]] {
+                let (dy, source) = (whole(rows * columns), Rows { first: 3, pitch });
+                let offsets: Vec<usize> =
+                    (0..kernel * kernel).map(|tap| tap / kernel * below + tap % kernel * across).collect();
+                let found = products(&offsets, (&from, source), &dy, [rows, columns]);
+                let pixel = |at: usize, offset: usize| from[3 + at / columns * pitch + at % columns + offset];
+                let sum = |offset: &usize| dy.iter().enumerate().map(|(at, dy)| dy * pixel(at, *offset)).sum::<f32>();
+                let expected: Vec<f64> = offsets.iter().map(|offset| f64::from(sum(offset))).collect();
+                assert_eq!(found, expected, "{kernel} {below} {across}, {rows}x{columns}");
             }
         }
     }

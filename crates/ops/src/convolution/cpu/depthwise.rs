@@ -151,13 +151,7 @@ impl Geometry {
         let [.., height, width] = self.output();
         let source = self.split(x, &mut scratch.phases);
         let places: Vec<usize> = self.places().collect();
-        let (from, size) = ((&scratch.phases[..], source), [height, width]);
-        match self.kernel {
-            3 => in_groups::<9>(&places, |group| products(group, from, dy, size)),
-            5 => in_groups::<5>(&places, |group| products(group, from, dy, size)),
-            7 => in_groups::<7>(&places, |group| products(group, from, dy, size)),
-            _ => in_groups::<1>(&places, |group| products(group, from, dy, size)),
-        }
+        products(&places, (&scratch.phases, source), dy, [height, width])
     }
 
     /// The filter of a plane.
@@ -259,11 +253,6 @@ fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
         (_, row) => (&even[left / 2..], &odd[left / 2..], row),
     };
     interleave(first, second, row);
-}
-
-/// Calls `work` for `N` offsets at a time: as many sums as fit into registers.
-fn in_groups<const N: usize>(places: &[usize], work: impl Fn([usize; N]) -> [f64; N]) -> Vec<f64> {
-    places.as_chunks::<N>().0.iter().flat_map(|group| work(*group)).collect()
 }
 
 /// The output for a map `[batch, channels, height, width]` and weights `[channels, 1, kernel, kernel]`.

@@ -45,11 +45,12 @@
 //! - Stretches: [`Turned::add_product`] asserts that the last stretch of each row lies in the slice and that stretches have whole pairs.
 //! - Strips: [`Taps::convolve`] asserts that the furthest pairs that are read lie in the strip and that the last pixel lies in the
 //!   output, whose planes do not overlap; its runs have each pixel once, so tiles write to places of their own.
-//! - Output: [`Left::write`] asserts that it has as many rows as the product and that the columns lie in them.
+//! - Output: [`Left::write`] asserts that it has as many rows as the product and that the columns lie in them, [`Left::write_rows`] that the
+//!   last element lies in its slice, which has been written before.
 //! - Target: [`written`] asserts that the last element lies in the slice and that rows do not overlap. The slice is borrowed
 //!   exclusively for the whole product, each task writes its own rectangle, and what a register has beyond it is masked. Rows of a
 //!   target are read only to be added to.
-//! - Packed factors: [`Left`], [`Turned`] and the scratch of a thread have a number of lines that is computed by the very functions that
+//! - Packed factors: [`Left`], [`Right`], [`Turned`] and the scratch of a thread have a number of lines that is computed by the very functions that
 //!   say where a panel begins; the kernels stay within panels because both take the number of pairs from the same block.
 //! - The scratch belongs to one thread, and nothing called while it is borrowed starts other work on that thread.
 
@@ -68,6 +69,7 @@ mod output;
 mod pack;
 #[cfg(test)]
 mod reference;
+mod right;
 mod taps;
 #[cfg(test)]
 mod tests;
@@ -81,6 +83,7 @@ use outer::Written;
 use output::{Place, To};
 pub(crate) use pack::Factor;
 use pack::{Line, Source};
+pub(crate) use right::Right;
 pub(crate) use taps::Taps;
 pub(crate) use turned::Turned;
 

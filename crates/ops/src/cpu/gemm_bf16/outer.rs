@@ -103,32 +103,75 @@ impl Left {
         rows: Range<usize>,
         right: Source<'_, T>,
         columns: Range<usize>,
-        Written { to, stride, add }: Written,
+        written: Written,
     ) {
-        let panels = |range: &Range<usize>| range.len().div_ceil(LANES);
-        let of_panel = |first: usize, panel: usize, end: usize| {
-            let start = first + LANES * panel;
-            (start, (end - start).min(LANES))
-        };
         let pack = |panel: usize, tiles: Range<usize>, to: *mut Line| {
-            let (outer, outers) = of_panel(columns.start, panel, columns.end);
+            let (outer, outers) = of_panel(&columns, panel);
             let inner = tiles.start * 2 * amx::SIDE;
             let inners = (self.inner - inner).min(tiles.len() * 2 * amx::SIDE);
             // SAFETY: the part lies in the source, as the caller promises, and there is room for these tiles.
-            unsafe { amx::columns(right, Part { outer, outers, inner, inners }, to) }
+            unsafe { amx::columns(right, Part { outer, outers, inner, inners }, to) };
+            to.cast_const()
         };
+        let to = written.to.after(rows.start * written.stride + columns.start);
+        // SAFETY: as the caller promises, and columns are packed as they are asked for.
+        unsafe { self.product_of_tiles(rows, columns.clone(), pack, Written { to, ..written }) };
+    }
+
+    /// The product of some rows and columns with tiles, written from the first of these on. `packed` gives some tiles of a panel of columns:
+    /// in the lines that it gets, or elsewhere.
+    ///
+    /// # Safety
+    /// As for [`Left::block`], with rows from a multiple of 16 on, and `packed` gives the address of such tiles.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn product_of_tiles(
+        &self,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        packed: impl Fn(usize, Range<usize>, *mut Line) -> *const Line,
+        Written { to, stride, add }: Written,
+    ) {
+        let panels = |range: &Range<usize>| range.len().div_ceil(LANES);
         let put = |row: usize, panels: Range<usize>, sums: [[__m512; amx::SIDE]; 2]| {
-            let ((row, high), (column, _)) =
-                (of_panel(rows.start, row, rows.end), of_panel(columns.start, panels.start, columns.end));
+            let ((row, high), (column, _)) = (of_panel(&rows, row), of_panel(&columns, panels.start));
             let mask = lowest((columns.end - column).min(LANES * panels.len()));
+            let place = (row - rows.start) * stride + column - columns.start;
             // SAFETY: the rows and the columns that the mask leaves lie in the target.
-            unsafe { to.put_both((row * stride + column) as isize, stride, high, sums, mask, add) };
+            unsafe { to.put_both(place as isize, stride, high, sums, mask, add) };
         };
         let pairs = self.inner.div_ceil(2);
         let (tiles, first) = (amx::tiles(pairs), self.lines.as_ptr().wrapping_add(amx::lines(rows.start, pairs)));
-        let factors = amx::Factors { rows: first, tiles, columns: pack };
+        let factors = amx::Factors { rows: first, tiles, columns: packed };
         // SAFETY: this factor was packed for tiles, so the processor has them.
         unsafe { amx::product(&factors, 0..panels(&rows), 0..panels(&columns), put) };
+    }
+
+    /// The product of some rows, from a multiple of eight on, and of all columns of a right factor that has been packed, written from the first
+    /// of these on. The inner dimension is a single block.
+    ///
+    /// # Safety
+    /// The processor has the instructions. The rows lie in this factor, `right` was packed as [`pack_right`] does it for so many columns
+    /// and the inner dimension of this factor, and the product lies in the target, where nobody else reads or writes it meanwhile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    pub(super) unsafe fn tiles_of_rows(&self, rows: Range<usize>, right: *const Line, columns: usize, written: Written) {
+        let pairs = self.inner.div_ceil(2);
+        // A tile of columns stays in the first-level cache for all rows.
+        for (tile, column) in (0..columns).step_by(COLUMNS).enumerate() {
+            for row in rows.clone().step_by(ROWS) {
+                // SAFETY: as the caller promises.
+                unsafe {
+                    let tile = Tile {
+                        left: self.lines.as_ptr().cast::<u32>().add(panel(self.rows, &(0..self.inner), row)),
+                        right: right.add(tile * VECTORS * pairs),
+                        pairs,
+                        rows: (rows.end - row).min(ROWS),
+                        columns: (columns - column).min(COLUMNS),
+                        written: Written { to: written.to.after((row - rows.start) * written.stride + column), ..written },
+                    };
+                    tile.compute();
+                }
+            }
+        }
     }
 
     /// Computes a block of the product: `rows`, whose start is a multiple of the rows of a tile, and at most [`columns_at_once`] of
@@ -175,6 +218,12 @@ impl Left {
             }
         });
     }
+}
+
+/// The first of a range that a panel of it has, and how many it has.
+fn of_panel(range: &Range<usize>, panel: usize) -> (usize, usize) {
+    let start = range.start + LANES * panel;
+    (start, (range.end - start).min(LANES))
 }
 
 /// Packs a factor of `count` lines for registers. Panels follow each other without gaps, and a panel is written as a whole: eight rows for

@@ -250,6 +250,7 @@ impl Job<'_> {
                     to.add(place).cast::<__m512i>().write(line);
                 }
             }
+            to.cast_const()
         };
         let put = |panel: usize, some: Range<usize>, sums: [[__m512; amx::SIDE]; 2]| {
             let first = filters.start + panel * amx::SIDE;

@@ -8,10 +8,10 @@ use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 use super::super::random::random;
 use super::super::room::Room;
-use super::super::tiles::blocks;
+use super::super::tiles::{blocks, parts};
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{
-    Factor, INNER, Instruction, LONG, Left, Taps, Turned, amx, are_contiguous, available, multiply, multiply_with,
+    Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, multiply, multiply_with,
     outer, packing_bytes,
 };
 
@@ -124,6 +124,18 @@ fn check_written<A: Seen, B: Seen>(
     packed.write(&mut Output::Singles(&mut singles), stride, first, right, threads);
     let mut halves = vec![untouched; rows * stride];
     Bits::new(Half::Bf16, Room::written(&mut halves)).multiply(stride, first..first + columns, &packed, right, threads);
+    if inner <= outer::INNER {
+        // The same of a right factor that was packed before, in the memory of another, some rows at a time.
+        let mut pixels = Right::default();
+        pixels.pack_for(instruction, Matrix::of(&six(), 2, 3));
+        pixels.pack_for(instruction, right);
+        let mut again = vec![untouched; rows * stride];
+        for some in parts(rows, 32) {
+            let target = &mut again[some.start * stride + first..];
+            packed.write_rows(some, &pixels, target, stride);
+        }
+        assert!(again == halves, "{instruction:?} {rows}x{inner}x{columns}, packed before");
+    }
     for (place, (single, half)) in singles.iter().zip(&halves).enumerate() {
         let half = bf16::from_bits(*half);
         let (row, column) = (place / stride, place % stride);
@@ -434,6 +446,11 @@ fn the_memory_of_packed_factors_is_what_is_said() {
         let numbers = rows.next_multiple_of(side) * inner.next_multiple_of(multiple);
         assert!(Left::bytes(rows, inner).abs_diff(numbers * size_of::<bf16>()) < 64, "{rows}x{inner}");
     }
+    for [inner, columns] in [[1, 1], [16, 500], [33, 48], [96, 49], [512, 16]] {
+        let mut factor = Right::default();
+        factor.pack(Matrix::of(&random(1, inner * columns), inner, columns));
+        assert_eq!(size_of_val(&*factor.lines), Right::bytes(inner, columns), "{inner}x{columns}");
+    }
     for [filters, channels, taps] in [[1, 1, 1], [8, 32, 9], [9, 33, 25], [1000, 7, 4]] {
         let packed = Taps::new(&random(1, filters * channels * taps), [filters, channels, taps]);
         let bytes = Taps::bytes(filters, channels, taps);
@@ -524,4 +541,13 @@ fn factors_that_do_not_fit_are_refused() {
     let (a, b, mut target) = (six(), six(), [0.0; 9]);
     let right = Matrix::of(&b, 3, 2).transposed();
     multiply(&mut target, 3, Mode::Replace, Matrix::of(&a, 2, 3), right, Threads::One);
+}
+
+#[test]
+#[should_panic(expected = "the product lies in its slice")]
+fn rows_of_a_product_beyond_their_slice_are_refused() {
+    assert!(available(), "the product lies in its slice");
+    let mut pixels = Right::default();
+    pixels.pack(Matrix::of(&six(), 3, 2));
+    Left::new(Matrix::of(&six(), 2, 3)).write_rows(0..2, &pixels, &mut [0; 3], 2);
 }

@@ -169,7 +169,7 @@ struct OfSample<'a, T> {
 impl<T: Stored> Channels for OfSample<'_, T> {
     fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
         buffer.resize(pixels.len(), 0);
-        self.reading.fill_bits(self.first + channel, pixels.start, buffer);
+        self.reading.fill(self.first + channel, pixels.start, buffer);
         buffer
     }
 }
@@ -216,7 +216,7 @@ impl<T: Stored> Piece<T> {
         }
         self.halves.resize(channels * count, 0);
         each_channel(&mut self.halves, count, threads, |channel, out| {
-            reading.fill_bits(sample * channels + channel, pixels.start, out);
+            reading.fill(sample * channels + channel, pixels.start, out);
         });
         Part::Halves(Matrix::of(self.halves.reinterpret_cast(), channels, count))
     }

@@ -13,13 +13,11 @@ use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::sums::Sums;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
-use crate::cpu::bits::Bits;
 use crate::cpu::gemm::Threads;
 use crate::cpu::halves::{AsStored, Half};
-use crate::cpu::lanes::{replace_and_sum, vectorised};
+use crate::cpu::lanes::{LANES, replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::{ABREAST, Real};
-use crate::cpu::room::Room;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The sums of a plane, and what its worker made of it.
@@ -50,26 +48,11 @@ impl<T: Stored> Reading<'_, T> {
         self.gate.map_or(T::of(1.0), |gate| gate[index])
     }
 
-    /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels.
-    pub(crate) fn fill(&self, index: usize, start: usize, out: &mut [T]) {
-        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
-        match self.pixels(index, start, out.len()) {
-            Source::Halves(Half::Bf16, x) => dispatch(self.activation, Fill { of, factor, x, out }),
-            x => x.in_pieces(|at, x| {
-                dispatch(self.activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
-            }),
-        }
-    }
-
-    /// The same, rounded to the bits of bf16.
-    pub(crate) fn fill_bits(&self, index: usize, start: usize, out: &mut [u16]) {
-        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
-        match self.pixels(index, start, out.len()) {
-            Source::Halves(Half::Bf16, x) => dispatch(self.activation, Fill { of, factor, x, out }),
-            _ => Bits::new(Half::Bf16, Room::written(out)).in_pieces(Before::Anything, &mut |at, piece: &mut [T]| {
-                self.fill(index, start + at, piece);
-            }),
-        }
+    /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels. They are rounded if
+    /// they are to be bits of bf16.
+    pub(crate) fn fill<Y: AsStored<T>>(&self, index: usize, start: usize, out: &mut [Y]) {
+        let (of, x) = (self.norm.of_plane(index), self.pixels(index, start, out.len()));
+        fill(self.activation, of, self.factor(index), x, out);
     }
 
     /// The whole map, normalised, activated and gated.
@@ -217,9 +200,29 @@ struct Plane<'a, T> {
     dx: Target<'a, T>,
 }
 
-/// Normalises and activates pixels of a channel.
-pub(crate) fn normalise<T: Real>(activation: Activation, of: PerChannel<T>, x: &[T], out: &mut [T]) {
-    dispatch(activation, Fill { of, factor: T::of(1.0), x, out });
+/// Normalises and activates pixels of a channel, and rounds them if they are to be bits of bf16.
+pub(crate) fn normalise<T: Stored, Y: AsStored<T>>(
+    activation: Activation,
+    of: PerChannel<T>,
+    x: Source<'_, T>,
+    out: &mut [Y],
+) {
+    fill(activation, of, T::of(1.0), x, out);
+}
+
+fn fill<T: Stored, Y: AsStored<T>>(
+    activation: Activation,
+    of: PerChannel<T>,
+    factor: T,
+    x: Source<'_, T>,
+    out: &mut [Y],
+) {
+    match x {
+        Source::Halves(Half::Bf16, x) => dispatch(activation, Fill { of, factor, x, out }),
+        x => x.in_pieces(|at, x| {
+            dispatch(activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
+        }),
+    }
 }
 
 struct Fill<'a, T, X, Y> {
@@ -234,10 +237,8 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
 
     fn run<F: Function>(self, _: F) {
         let Self { of: PerChannel { scale, shift, .. }, factor, mut x, mut out } = self;
-        if F::ABREAST
-            && let (Some(numbers), Some(values)) = (X::same(x), Y::same_mut(out))
-        {
-            let fill = FillAbreast { scale, shift, factor, x: numbers, out: values, function: PhantomData::<F> };
+        if F::ABREAST {
+            let fill = FillAbreast { scale, shift, factor, x, out: &mut *out, function: PhantomData::<F> };
             let done = Arch::new().dispatch(fill);
             (x, out) = (&x[done..], &mut out[done..]);
         }
@@ -253,16 +254,16 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
 }
 
 /// As many numbers of a [`Fill`] as there are in whole groups of registers. Returns how many these are.
-struct FillAbreast<'a, T, F> {
+struct FillAbreast<'a, T, X, Y, F> {
     scale: T,
     shift: T,
     factor: T,
-    x: &'a [T],
-    out: &'a mut [T],
+    x: &'a [X],
+    out: &'a mut [Y],
     function: PhantomData<F>,
 }
 
-impl<T: Real, F: Function> WithSimd for FillAbreast<'_, T, F> {
+impl<T: Real, X: AsStored<T>, Y: AsStored<T>, F: Function> WithSimd for FillAbreast<'_, T, X, Y, F> {
     type Output = usize;
 
     #[inline(always)]
@@ -270,13 +271,36 @@ impl<T: Real, F: Function> WithSimd for FillAbreast<'_, T, F> {
         let lanes = T::lanes::<S>();
         let each = ABREAST * lanes;
         let [scale, shift, factor] = [self.scale.splat(simd), self.shift.splat(simd), self.factor.splat(simd)];
+        // Numbers of a group, where they are not stored in the type that is computed in.
+        let mut group = [T::of(0.0); ABREAST * LANES];
+        let group = &mut group[..each];
         for (out, x) in self.out.chunks_exact_mut(each).zip(self.x.chunks_exact(each)) {
             let mut values = [shift; ABREAST];
+            let x = X::same(x).unwrap_or_else(
+                #[inline(always)]
+                || {
+                    for (wide, x) in group.iter_mut().zip(x) {
+                        *wide = x.widened();
+                    }
+                    group
+                },
+            );
             for (value, x) in values.iter_mut().zip(x.chunks_exact(lanes)) {
                 *value = T::sum(simd, T::product(simd, T::load(simd, x), scale), shift);
             }
-            for (value, out) in F::values::<T, S>(simd, values).into_iter().zip(out.chunks_exact_mut(lanes)) {
-                T::store(simd, out, T::product(simd, value, factor));
+            values = F::values::<T, S>(simd, values);
+            let rounds = Y::same(out).is_none();
+            let places = match Y::same_mut(out) {
+                Some(places) => places,
+                None => &mut *group,
+            };
+            for (value, place) in values.into_iter().zip(places.chunks_exact_mut(lanes)) {
+                T::store(simd, place, T::product(simd, value, factor));
+            }
+            if rounds {
+                for (out, value) in out.iter_mut().zip(&*group) {
+                    *out = Y::rounded(*value);
+                }
             }
         }
         self.x.len() - self.x.len() % each

@@ -27,7 +27,7 @@ pub(in super::super) struct Factors<P> {
     pub(in super::super) rows: *const Line,
     /// Tiles of a panel.
     pub(in super::super) tiles: usize,
-    /// Packs some tiles of a panel of the right factor.
+    /// Gives some tiles of a panel of the right factor: packed into the lines that it gets, or where they lie.
     pub(in super::super) columns: P,
 }
 
@@ -35,9 +35,9 @@ pub(in super::super) struct Factors<P> {
 /// and of each of these a register for each row; of one alone it gets it twice.
 ///
 /// # Safety
-/// [`super::available`]; all tiles of these panels of the left factor have been packed, and `columns` packs those that it is asked for.
+/// [`super::available`]; all tiles of these panels of the left factor have been packed, and `columns` gives those that it is asked for.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
+pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line) -> *const Line>(
     factors: &Factors<P>,
     rows: Range<usize>,
     columns: Range<usize>,
@@ -52,17 +52,17 @@ pub(in super::super) unsafe fn product<P: Fn(usize, Range<usize>, *mut Line)>(
             for wide in parts_of(columns.clone(), WIDE) {
                 for deep in blocks(factors.tiles, DEEP, 1) {
                     let of_panel = deep.len() * SIDE;
-                    for (panel, column) in wide.clone().enumerate() {
-                        (factors.columns)(column, deep.clone(), packed.wrapping_add(panel * of_panel));
+                    let mut given = [packed.cast_const(); WIDE];
+                    for ((panel, column), given) in wide.clone().enumerate().zip(&mut given) {
+                        *given = (factors.columns)(column, deep.clone(), packed.wrapping_add(panel * of_panel));
                     }
                     let mut sums = sums;
                     for two in parts_of(high.clone(), BOTH) {
                         let row = |row: usize| factors.rows.wrapping_add((row * factors.tiles + deep.start) * SIDE);
                         for (pair, some) in parts_of(wide.clone(), BOTH).enumerate() {
-                            let column = packed.wrapping_add(BOTH * pair * of_panel).cast_const();
                             let panels = Panels {
                                 rows: (row(two.start), (two.len() > 1).then(|| row(two.start + 1))),
-                                columns: (column, (some.len() > 1).then(|| column.wrapping_add(of_panel))),
+                                columns: (given[BOTH * pair], (some.len() > 1).then(|| given[BOTH * pair + 1])),
                                 tiles: deep.len(),
                             };
                             // SAFETY: the panels have been packed, and there is room for sums of each two by two of them, which have
