@@ -27,7 +27,7 @@ pub fn on_cpu<const D: usize>(x: &Tensor<D>) -> bool {
     is_cpu(x.device())
 }
 
-fn is_cpu(device: Device) -> bool {
+pub(crate) fn is_cpu(device: Device) -> bool {
     matches!(device.without_autodiff().as_dispatch(), DispatchDevice::Flex(_))
 }
 

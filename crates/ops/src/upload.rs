@@ -1,19 +1,30 @@
 //! From numbers of the host to tensors of a device.
 
+mod host;
 #[cfg(feature = "cuda")]
 mod pinned;
 
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
-/// A float32 tensor of these numbers. An NVIDIA GPU reads them from pinned memory, into which all cores copy: on one core, the copies of a
-/// batch of large images take longer than a step.
+use crate::device::is_cpu;
+
+/// A tensor of these numbers, rounded to a format. All cores round them in the memory of the process; an NVIDIA GPU reads them from
+/// pinned memory, into which all cores copy, and rounds them itself: on one core, the copies of a batch of large images take longer than a
+/// step.
 ///
 /// # Panics
 /// If the shape has another number of elements.
-pub fn upload<const D: usize>(numbers: &[f32], shape: [usize; D], device: &Device) -> Tensor<D> {
+pub fn upload<const D: usize>(numbers: &[f32], shape: [usize; D], format: FloatDType, device: &Device) -> Tensor<D> {
+    if is_cpu(device.clone()) {
+        return Tensor::from_data(host::copy(numbers, shape, format), (device, DType::from(format)));
+    }
     #[cfg(feature = "cuda")]
     if let Some(bytes) = pinned::copy(numbers, device) {
-        return Tensor::from_data(TensorData::from_bytes(bytes, shape, burn::tensor::DType::F32), device);
+        return cast(Tensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32), device), format);
     }
-    Tensor::from_data(TensorData::new(numbers.to_vec(), shape), device)
+    cast(Tensor::from_data(TensorData::new(numbers.to_vec(), shape), device), format)
+}
+
+fn cast<const D: usize>(x: Tensor<D>, format: FloatDType) -> Tensor<D> {
+    if x.dtype() == DType::from(format) { x } else { x.cast(format) }
 }

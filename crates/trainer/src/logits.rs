@@ -88,11 +88,9 @@ impl<M> Asked<'_, M> {
     where
         M: Trainable<D>,
     {
-        let images = upload(self.batch, rows.clone(), self.device);
-        let seen =
-            self.views.of(images).enumerate().map(|(number, view)| {
-                host::read(self.views.undo(number, self.model.logits(self.precision.cast(view))))
-            });
+        let images = upload(self.batch, rows.clone(), self.precision, self.device);
+        let of_views = self.views.of(images).enumerate();
+        let seen = of_views.map(|(number, view)| host::read(self.views.undo(number, self.model.logits(view))));
         by_image(rows.len(), seen.collect::<Result<_, String>>()?)
     }
 }

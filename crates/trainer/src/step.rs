@@ -189,20 +189,20 @@ impl Feed {
     /// The images of a micro-batch in the format of the feature maps, and the pass over them.
     pub(crate) fn micro_batch(&self, batch: &HostBatch, micro: &MicroBatch) -> (Tensor<4>, TrainingPass) {
         let _phase = range(|| "upload");
-        let images = upload(batch, micro.rows.clone(), &self.device);
+        let images = upload(batch, micro.rows.clone(), self.precision, &self.device);
         let pass = TrainingPass {
             groups: micro.groups.clone(),
             seed: self.seed,
             epoch: batch.epoch,
             samples: batch.samples[micro.rows.clone()].to_vec(),
         };
-        (self.precision.cast(images), pass)
+        (images, pass)
     }
 }
 
-/// Rows of a batch as a tensor, `[rows, channels, height, width]`.
-pub fn upload(batch: &HostBatch, rows: std::ops::Range<usize>, device: &Device) -> Tensor<4> {
+/// Rows of a batch as a tensor, `[rows, channels, height, width]`, in the format of the feature maps.
+pub fn upload(batch: &HostBatch, rows: std::ops::Range<usize>, precision: Precision, device: &Device) -> Tensor<4> {
     let [_, channels, height, width] = batch.shape;
     let shape = [rows.len(), channels, height, width];
-    kindling_ops::upload(batch.images_of(rows), shape, device)
+    kindling_ops::upload(batch.images_of(rows), shape, precision.dtype(), device)
 }

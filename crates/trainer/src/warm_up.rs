@@ -70,7 +70,7 @@ pub(crate) fn warm_up<M: Trainable<D>, L: Loss<D> + Clone, const D: usize>(
     }
     if let (Some(&group), Some(&largest)) = (micro_batches.first(), micro_batches.last()) {
         let at_once = samples_at_once(device, group, largest);
-        let images = || engine.precision.cast(upload(&first_rows(batch, at_once), 0..at_once, device));
+        let images = || upload(&first_rows(batch, at_once), 0..at_once, engine.precision, device);
         let inferred = TrainError::caught(None, at_once, || {
             let read = host::read(model_state.judged().logits(images()));
             read.map_err(|text| TrainError::of_device(None, at_once, &text))

@@ -6,7 +6,7 @@ use burn::tensor::{Device, Tensor};
 use kindling_data::HostBatch;
 use kindling_layers::pass::{self, TrainingPass};
 use kindling_layers::precision::full;
-use kindling_layers::{Checkpointing, Discriminator, Generator};
+use kindling_layers::{Checkpointing, Discriminator, Generator, Precision};
 use kindling_nvtx::range;
 use kindling_ops::{mean, sum};
 use kindling_random::{Purpose, rng};
@@ -169,7 +169,7 @@ impl AdversarialEngine {
             faults.at(step, Phase::FakeImages, index);
             let fake = self.fake_images(plain, &micro, rows.clone(), step);
             faults.at(step, Phase::Upload, index);
-            let real = upload(batch, rows.clone(), &device);
+            let real = upload(batch, rows.clone(), Precision::F32, &device);
             let pass = self.pass(&micro, rows.clone(), Half::Discriminator, step);
 
             faults.at(step, Phase::Forward, index);

@@ -93,6 +93,15 @@ impl<'a> Bits<'a> {
         unsafe { self.places.write(round) }
     }
 
+    /// Copies as many numbers of the same format as there are places.
+    ///
+    /// # Panics
+    /// If there are more or fewer, or they are of another format.
+    pub(crate) fn copy(&mut self, half: Half, from: &[u16]) {
+        assert_eq!(self.half, half, "numbers are copied to places of their format");
+        self.places.copy(from);
+    }
+
     /// Rounds some columns of the matrix whose rows lie here, `stride` places apart.
     ///
     /// # Panics

@@ -105,6 +105,16 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         }
     }
 
+    /// Copies as many numbers as there are places.
+    ///
+    /// # Panics
+    /// If there are more or fewer.
+    pub(crate) fn copy(&mut self, from: &[E]) {
+        assert_eq!(from.len(), self.len(), "a number for each place");
+        // SAFETY: each place gets a number.
+        unsafe { self.write(|all| { all.write_copy_of_slice(from); }) }
+    }
+
     /// Lets `work` write all places.
     ///
     /// # Safety

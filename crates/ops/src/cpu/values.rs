@@ -333,6 +333,18 @@ impl<'a, T: Stored> Target<'a, T> {
         made
     }
 
+    /// Copies as many elements of the same format.
+    ///
+    /// # Panics
+    /// If there are more or fewer, or they are of another format.
+    pub(crate) fn copy(&mut self, from: Source<'_, T>) {
+        match (self, from) {
+            (Self::Same(room), Source::Same(values)) => room.copy(values),
+            (Self::Halves(bits), Source::Halves(half, from)) => bits.copy(half, from),
+            _ => unreachable!("elements are copied to places of their format"),
+        }
+    }
+
     /// The elements as numbers that can be written to: themselves, or in `buffer`, from which [`Target::close`] rounds them.
     pub(crate) fn open<'b>(&'b mut self, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
         match self {
@@ -505,11 +517,16 @@ impl<T: Stored> Elements<T> {
 
 /// A tensor of this shape. Numbers of a vector keep their type.
 pub(crate) fn tensor<T: Stored, const D: usize>(elements: impl Into<Elements<T>>, shape: [usize; D]) -> FlexTensor {
-    FlexTensor::from_data(match elements.into() {
+    FlexTensor::from_data(data(elements.into(), shape))
+}
+
+/// The same before it is a tensor.
+pub(crate) fn data<T: Stored, const D: usize>(elements: Elements<T>, shape: [usize; D]) -> TensorData {
+    match elements {
         Elements::Same(values) => TensorData::new(values, shape),
         Elements::Halves(Half::Bf16, bits) => TensorData::new(bits.reinterpret_into::<bf16>(), shape),
         Elements::Halves(Half::F16, bits) => TensorData::new(bits.reinterpret_into::<f16>(), shape),
-    })
+    }
 }
 
 /// The shape of a map.

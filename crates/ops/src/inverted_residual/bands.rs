@@ -14,12 +14,13 @@ use crate::cpu::panels;
 const LARGE: usize = 512 << 10;
 const PIXELS: usize = 256;
 /// Bytes of the middle of a block that a band of a projection computes, so that it stays in the second-level cache.
-const MIDDLE: usize = 1 << 20;
+const MIDDLE: usize = 1 << 19;
 /// Bytes of the expanded map that a band computes at a time.
 const EXPANDED: usize = 256 << 10;
 /// Channels that a band without a projection expands at a time: as many as fit, but so many at least.
 const SEVERAL: usize = 16;
-/// The fewest rows of a band that is made low for the sake of more threads: lower ones would compute more rows twice than others gain.
+/// The fewest rows of a band that is made low for the sake of more threads: lower ones would compute more rows twice than others gain. Rows of
+/// a depthwise convolution are computed as many at a time, so that other bands have a multiple of it.
 const FEWEST: usize = 4;
 /// The number of channels of a block in bands is a multiple of this.
 const CHANNELS: usize = 8;
@@ -77,10 +78,10 @@ impl InvertedResidualShape {
 
     /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32 where it is not kept as bf16.
     pub fn scratch(&self, format: DType) -> usize {
-        let (how, each, read) = (How::of(format), self.band_rows(), self.band_pixels());
-        let (mut singles, mut kept, mut packed) = (0, 0, 0);
+        let (how, each, read) = (How::of(format), self.band_rows(format), self.band_pixels(format));
+        let [channels, _, columns] = self.middle;
+        let (made, mut kept, mut packed) = (each * columns, 0, 0);
         if self.expands() {
-            singles += read;
             kept += self.channels_at_once(format) * apart(read);
             packed = match how {
                 How::Halves => Right::bytes(self.input[0], read),
@@ -88,48 +89,44 @@ impl InvertedResidualShape {
                 How::Plain => 0,
             };
         }
-        let [channels, _, columns] = self.middle;
-        let made = each * columns;
         if self.output > 0 {
             kept += channels * apart(made);
-            singles += (1 + self.output) * made;
         }
-        // A channel of the input, or rows of one of the output.
-        singles += match (format, self.output) {
-            (DType::BF16, 0) => made,
-            (DType::BF16, _) if !self.expands() => read,
-            _ => 0,
-        };
-        let number = if how == How::Halves { size_of::<bf16>() } else { size_of::<f32>() };
-        singles * size_of::<f32>() + kept * number + packed
+        // A channel with zeros around it, and the product.
+        let singles = read + read / 8 + self.output * made;
+        singles * size_of::<f32>() + kept * how.number() + packed
     }
 
     fn expands(&self) -> bool {
         self.input[0] != self.middle[0]
     }
 
-    /// Output rows of a band; the last one may have fewer.
-    pub(crate) fn band_rows(&self) -> usize {
+    /// Output rows of a band of maps of a format; the last one may have fewer.
+    pub(crate) fn band_rows(&self, format: DType) -> usize {
         let [channels, height, width] = self.middle.map(|size| size.max(1));
         let most = if self.output > 0 {
-            MIDDLE / size_of::<f32>() / (channels * width)
+            MIDDLE / How::of(format).number() / (channels * width)
         } else {
             let read = EXPANDED / size_of::<f32>() / (SEVERAL * self.input[2].max(1));
             read.saturating_sub(self.reach) / self.stride + 1
         };
         // As even as possible.
-        height.div_ceil(height.div_ceil(most.clamp(1, height)))
+        let even = |most: usize| height.div_ceil(height.div_ceil(most));
+        match most - most % FEWEST {
+            0 => even(most.max(1)),
+            most => even(most.min(height.next_multiple_of(FEWEST))).next_multiple_of(FEWEST).min(height),
+        }
     }
 
     /// Pixels of each channel that a band reads at most.
-    fn band_pixels(&self) -> usize {
+    fn band_pixels(&self, format: DType) -> usize {
         let [_, height, width] = self.input;
-        width * ((self.band_rows() - 1) * self.stride + self.reach).min(height)
+        width * ((self.band_rows(format) - 1) * self.stride + self.reach).min(height)
     }
 
     /// Channels of a map of a format that are expanded at a time.
     fn channels_at_once(&self, format: DType) -> usize {
-        let (most, rows) = (EXPANDED / size_of::<f32>() / self.band_pixels().max(1), How::of(format).rows());
+        let (most, rows) = (EXPANDED / size_of::<f32>() / self.band_pixels(format).max(1), How::of(format).rows());
         (most - most % rows).max(rows).min(self.middle[0])
     }
 }
@@ -151,6 +148,14 @@ impl How {
             _ if multiplies_as_stored(format) => Self::Halves,
             DType::F32 if panels::serve::<f32>() => Self::Panels,
             _ => Self::Plain,
+        }
+    }
+
+    /// Bytes of a number of the middle.
+    fn number(self) -> usize {
+        match self {
+            Self::Halves => size_of::<bf16>(),
+            Self::Panels | Self::Plain => size_of::<f32>(),
         }
     }
 
@@ -223,14 +228,14 @@ impl Shape {
     /// well.
     pub(crate) fn band_rows(&self, threads: usize) -> usize {
         let Geometry { batch, out: [height, _], .. } = self.depthwise;
-        let (rows, keeps_orders) = (self.described().band_rows(), self.described().keeps_orders());
+        let (rows, keeps_orders) = (self.described().band_rows(self.format), self.described().keeps_orders());
         if self.output == 0 || !keeps_orders {
             return rows;
         }
         let shared = |bands: &usize| (bands * batch).is_multiple_of(threads.max(1));
         let share = (1..=threads).find(shared).unwrap_or(1);
         let bands = height.div_ceil(rows).max(1).next_multiple_of(share);
-        height.div_ceil(bands).max(FEWEST.min(rows))
+        height.div_ceil(bands).next_multiple_of(FEWEST).min(rows)
     }
 
     /// What a band of these output rows reads.

@@ -1,7 +1,7 @@
 //! Inverted residual blocks on the CPU, band by band.
 //!
 //! A thread takes a band of output rows of a sample ([`super::bands`]). It expands the input rows under them, a few channels at a time,
-//! and convolves each channel as soon as it is normalised. Without a projection the result is the output. With one it is normalised
+//! and normalises and convolves each of these, a few rows at a time. Without a projection the result is the output. With one it is normalised
 //! into a buffer of all channels of the band, and the projection is one matrix product. Where maps of bf16 are multiplied as they are
 //! stored, both of these buffers are bf16, too: products round what they write, and normalising rounds what the projection would.
 
@@ -16,15 +16,15 @@ use super::bands::{Read, Shape};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::activation::Activation;
 use crate::convolution::Places;
-use crate::convolution::cpu::depthwise::{self, Geometry};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, in_parts};
 use crate::cpu::factors::{Filters, Part, packed};
-use crate::cpu::gemm::{Matrix, Mode, Threads, apart};
+use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::{Left, Right};
 use crate::cpu::halves::AsStored;
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
 use crate::cpu::reserve;
-use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 use crate::deferred::cpu::normalisation::NormAct;
 use crate::deferred::cpu::reading::normalise;
 
@@ -179,6 +179,27 @@ struct Band<'a, T> {
     planes: Vec<making::Part<'a, T>>,
 }
 
+/// A channel of a band, as the depthwise convolution reads it.
+enum Channel<'a, T> {
+    /// Of the input.
+    There(Source<'a, T>),
+    /// Of the expanded map, which is normalised while it is read.
+    Expanded(Source<'a, T>, &'a Normed<T>, usize),
+}
+
+impl<T: Stored> Plane<T> for Channel<'_, T> {
+    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+        match self {
+            Self::There(x) => x.some(pixels, buffer),
+            Self::Expanded(x, then, channel) => {
+                buffer.resize(pixels.len(), T::of(0.0));
+                then.apply(*channel, x.part(pixels), buffer);
+                buffer
+            }
+        }
+    }
+}
+
 /// Buffers that a thread reuses for bands that follow each other.
 struct Scratch<T> {
     /// The pixels that are expanded, where they are packed.
@@ -186,27 +207,29 @@ struct Scratch<T> {
     halves: Right,
     /// Some channels of the expanded map, as the layers would store it.
     expanded: Elements<T>,
-    /// One of them, normalised; or a channel of the input.
-    read: Vec<T>,
-    /// A channel of the middle.
+    depthwise: depthwise::Scratch<T>,
+    /// Rows of a channel of the middle.
     convolved: Vec<T>,
-    /// All of them, normalised.
+    /// All channels of it, normalised.
     middle: Elements<T>,
-    /// The band of the output, or some channels of the expanded map before they are rounded.
-    product: Vec<T>,
+    /// The band of the output.
+    product: Elements<T>,
+    /// A product that is to be rounded.
+    wide: Vec<T>,
 }
 
 impl<T: Stored> Scratch<T> {
     fn new(x: Source<'_, T>) -> Self {
-        let like = |halved: bool| if halved { Elements::empty(x) } else { Elements::Same(Vec::new()) };
+        let singles = || Elements::Same(Vec::new());
         Self {
             panels: panels::Pixels::default(),
             halves: Right::default(),
-            expanded: like(true),
-            read: Vec::new(),
+            expanded: Elements::empty(x),
+            depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
-            middle: like(x.multiplies_halves()),
-            product: Vec::new(),
+            middle: if x.multiplies_halves() { Elements::empty(x) } else { singles() },
+            product: Elements::empty(x),
+            wide: Vec::new(),
         }
     }
 }
@@ -237,10 +260,11 @@ impl<T: Stored> Kernel<'_, T> {
     /// Computes a band of the middle.
     fn convolved(&self, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
-        let mut planes = band.planes.into_iter();
+        let (piece, mut planes) = (read.depthwise.piece(), band.planes.into_iter());
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             let Some(plane) = planes.next() else { return };
-            write(plane, convolved, |plane| read.depthwise.forward(channel, x, self.filters, plane, buffer));
+            let y = &mut in_parts(plane, piece, convolved);
+            read.depthwise.forward(channel, x, self.filters, buffer, y);
         });
     }
 
@@ -252,49 +276,50 @@ impl<T: Stored> Kernel<'_, T> {
         let stride = apart(pixels);
         middle.resize(channels * stride);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
-            convolved.resize(pixels, T::of(0.0));
-            read.depthwise.forward(channel, x, self.filters, convolved, buffer);
-            self.store(convolved);
-            let (x, place) = (Source::Same(convolved), channel * stride..channel * stride + pixels);
-            match &mut middle {
-                Elements::Same(values) => project.before.apply(channel, x, &mut values[place]),
-                Elements::Halves(_, bits) => project.before.apply(channel, x, &mut bits[place]),
-            }
+            read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
+                convolved.resize(pixels.len(), T::of(0.0));
+                work(convolved);
+                self.store(convolved);
+                let first = channel * stride;
+                let (x, place) = (Source::Same(convolved), first + pixels.start..first + pixels.end);
+                match &mut middle {
+                    Elements::Same(values) => project.before.apply(channel, x, &mut values[place]),
+                    Elements::Halves(_, bits) => project.before.apply(channel, x, &mut bits[place]),
+                }
+            });
         });
-        let product = &mut scratch.product;
-        product.resize(self.shape.output * pixels, T::of(0.0));
-        let mut wide = Vec::new();
-        let columns = middle.source().factor(stride, 0..pixels, &mut wide, Threads::One);
-        project.filters().multiply(product, pixels, Mode::Replace, columns, Threads::One);
-        for (plane, product) in band.planes.into_iter().zip(product.chunks_exact(pixels)) {
-            write(plane, &mut scratch.convolved, |plane| plane.copy_from_slice(product));
+        let Scratch { product, wide, .. } = scratch;
+        product.resize(self.shape.output * pixels);
+        // Nothing is widened: the middle is of the type that is computed in, or multiplied as it is.
+        let mut none = Vec::new();
+        let columns = middle.source().factor(stride, 0..pixels, &mut none, Threads::One);
+        product.target().multiply_columns(pixels, 0..pixels, (project.filters(), columns), wide, Threads::One);
+        for (number, plane) in band.planes.into_iter().enumerate() {
+            plane.begin(Threads::One).copy(product.source().chunk(number, pixels));
         }
         scratch.middle = middle;
     }
 
-    /// Calls `work` for each channel with its number, the rows that the band reads of it, a buffer for the depthwise convolution and one
-    /// for its result.
+    /// Calls `work` for each channel with its number, its rows that the band reads, buffers of the depthwise convolution and one for its
+    /// result.
     fn each_channel(
         &self,
         sample: usize,
         channels: Range<usize>,
         read: &Read,
         scratch: &mut Scratch<T>,
-        mut work: impl FnMut(usize, &[T], &mut depthwise::Scratch<T>, &mut Vec<T>),
+        mut work: impl FnMut(usize, &Channel<'_, T>, &mut depthwise::Scratch<T>, &mut Vec<T>),
     ) {
         let (input, plane, pixels) = (self.shape.input, self.shape.depthwise.in_plane(), read.depthwise.in_plane());
         let x = self.x.chunk(sample, input * plane);
-        // The zeros around a plane are at other places in every band.
-        let mut buffer = depthwise::Scratch::default();
         let Some(expand) = &self.expand else {
             return channels.for_each(|channel| {
                 let first = channel * plane + read.first;
-                let rows = x.part(first..first + pixels).read(&mut scratch.read, Threads::One);
-                work(channel, rows, &mut buffer, &mut scratch.convolved);
+                let channel_of_x = Channel::There(x.part(first..first + pixels));
+                work(channel, &channel_of_x, &mut scratch.depthwise, &mut scratch.convolved);
             });
         };
         let stride = apart(pixels);
-        scratch.read.resize(pixels, T::of(0.0));
         // No map with bands is widened before it is multiplied.
         let mut wide = Vec::new();
         let rows = x.factor(plane, read.first..read.first + pixels, &mut wide, Threads::One);
@@ -307,10 +332,10 @@ impl<T: Stored> Kernel<'_, T> {
         for first in channels.clone().step_by(at_once) {
             let some = first..(first + at_once).min(channels.end);
             self.expand(expand, some.clone(), rows, stride, scratch);
+            let Scratch { expanded, depthwise, convolved, .. } = &mut *scratch;
             for (index, channel) in some.enumerate() {
-                let of_channel = scratch.expanded.source().part(index * stride..index * stride + pixels);
-                expand.then.apply(channel, of_channel, &mut scratch.read);
-                work(channel, &scratch.read, &mut buffer, &mut scratch.convolved);
+                let x = expanded.source().part(index * stride..index * stride + pixels);
+                work(channel, &Channel::Expanded(x, &expand.then, channel), depthwise, convolved);
             }
         }
     }
@@ -324,7 +349,7 @@ impl<T: Stored> Kernel<'_, T> {
         stride: usize,
         scratch: &mut Scratch<T>,
     ) {
-        let Scratch { panels, halves, expanded, product, .. } = scratch;
+        let Scratch { panels, halves, expanded, wide, .. } = scratch;
         expanded.resize(channels.len() * stride);
         match (&expand.filters, &mut *expanded) {
             (Expanding::Halves(filters), Elements::Halves(_, bits)) => {
@@ -337,16 +362,11 @@ impl<T: Stored> Kernel<'_, T> {
                 let input = self.shape.input;
                 let some = Matrix::of(&filters[channels.start * input..], channels.len(), input);
                 let (mut target, columns) = (expanded.target(), 0..rows.columns());
-                target.multiply_columns(stride, columns, (Filters::Plain(some), rows), product, Threads::One);
+                target.multiply_columns(stride, columns, (Filters::Plain(some), rows), wide, Threads::One);
             }
             _ => unreachable!("filters are packed for the format of the map"),
         }
     }
-}
-
-/// Lets `work` write a part of the output, in a buffer if it is rounded from there.
-fn write<T: Stored>(part: making::Part<'_, T>, buffer: &mut Vec<T>, work: impl FnOnce(&mut [T])) {
-    part.begin(Threads::One).write(buffer, Before::Anything, Threads::One, work);
 }
 
 /// Divides an output into bands, sample by sample. Those of a projection come from all channels, bands of the middle from some

@@ -480,7 +480,7 @@ pub(crate) fn uploads(device: &Device) {
     let plain = device.clone().without_autodiff();
     for (seed, shape) in [(9000, [1, 1, 1, 1]), (9001, [1, 4, 256, 256]), (9002, [3, 3, 311, 307])].repeat(2) {
         let numbers = random(&mut rng(seed), shape.iter().product());
-        let arrived = upload(&numbers, shape, &plain);
+        let arrived = upload(&numbers, shape, FloatDType::F32, &plain);
         assert_eq!(arrived.dims(), shape);
         let arrived = arrived.into_data().try_to_vec::<f32>().expect("float32");
         assert!(arrived.iter().zip(&numbers).all(|(a, b)| a.to_bits() == b.to_bits()), "{shape:?}");

@@ -67,7 +67,7 @@ pub(super) fn of<M: Benched + 'static>(
             let host = host_batch(configuration, 0, false);
             let parts = (0..batch)
                 .step_by(size)
-                .map(|start| precision.cast(upload(&host, start..(start + size).min(batch), device)));
+                .map(|start| upload(&host, start..(start + size).min(batch), precision, device));
             Ok(Box::new(Passes {
                 parts: parts.collect(),
                 network: network.train(),

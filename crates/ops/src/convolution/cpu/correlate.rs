@@ -20,7 +20,7 @@ use crate::cpu::real::Real;
 /// Rows that are computed together and share the broadcast of a tap's factor.
 const ROWS: usize = 4;
 /// Rows whose products are added up in the kernel's own format before they go into a float64 sum. Longer sums would lose digits.
-const SUMMED: usize = 16;
+pub(crate) const SUMMED: usize = 16;
 /// The most pixels that are read beyond the end of a row: the lanes of the widest register.
 pub(crate) const SLACK: usize = 16;
 

@@ -3,18 +3,43 @@
 //! A plane is first copied into a buffer that has zeros around it and in which the columns of a row are grouped by their remainder
 //! modulo the stride, into "phases". Output column `o` and kernel column `k` then meet at position `o + k / stride` of phase
 //! `k % stride`. So the distance in memory from an output pixel to a tap is the same for all output pixels, at any stride, and
-//! neighbouring outputs read neighbouring inputs: [`super::correlate`] needs no gathers. A plane and its buffer fit into the caches.
+//! neighbouring outputs read neighbouring inputs: [`super::correlate`] needs no gathers.
+//!
+//! A plane with its buffer is often larger than a first-level cache. So a few rows are made, copied, convolved and given on, before the next
+//! are ([`PIECE`]).
+
+use std::ops::Range;
 
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::correlate::{Rows, SLACK, Tap, correlate, products};
+use super::correlate::{Rows, SLACK, SUMMED, Tap, correlate, products};
 use crate::convolution::Places;
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{deal, interleave};
-use crate::cpu::making::Making;
+use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored};
+
+/// Pixels of a plane that are made and convolved at a time, about: 8 KiB of float32.
+const PIECE: usize = 2048;
+/// Rows of an output that are convolved at a time are a multiple of this.
+const ROWS: usize = 4;
+
+/// A plane that is convolved.
+pub(crate) trait Plane<T> {
+    /// Some of its pixels: where they are, or in a buffer.
+    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T];
+}
+
+impl<T: Stored> Plane<T> for Source<'_, T> {
+    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+        self.part(pixels).read(buffer, Threads::One)
+    }
+}
+
+/// Lends some pixels of a plane of results, whatever they are, to be written.
+pub(crate) type Lend<'a, T> = dyn FnMut(Range<usize>, &mut dyn FnMut(&mut [T])) + 'a;
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -84,27 +109,62 @@ struct Padded {
     pitch: usize,
 }
 
-/// Buffers that a thread reuses for all its planes of one convolution. The zeros around a plane are written once and stay.
-#[derive(Default)]
+/// Buffers that a thread reuses for all its planes of one convolution, and for all bands of these. The columns of zeros at the sides are
+/// written once and stay.
 pub(crate) struct Scratch<T> {
+    /// Rows of a plane that are made.
+    made: Vec<T>,
     /// An input plane in phases.
     phases: Vec<T>,
     /// An output plane with zeros around it.
     output: Vec<T>,
     /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
+    taps: Vec<Tap<T>>,
+}
+
+impl<T> Default for Scratch<T> {
+    fn default() -> Self {
+        Self { made: Vec::new(), phases: Vec::new(), output: Vec::new(), apart: Vec::new(), taps: Vec::new() }
+    }
 }
 
 /// The passes for one plane; `index` counts planes over samples and channels.
 impl Geometry {
-    /// Computes the output.
-    pub(crate) fn forward<T: Real>(&self, index: usize, x: &[T], weight: &[T], y: &mut [T], scratch: &mut Scratch<T>) {
-        let [.., height, width] = self.output();
-        let source = self.split(x, &mut scratch.phases);
+    /// Computes the output, some rows at a time.
+    pub(crate) fn forward<T: Real>(
+        &self,
+        index: usize,
+        x: &dyn Plane<T>,
+        weight: &[T],
+        scratch: &mut Scratch<T>,
+        lend: &mut Lend<'_, T>,
+    ) {
+        let ([.., width], [pitch, _]) = (self.output(), self.pitch());
         let factors = self.filter(weight, index);
-        let taps: Vec<Tap<T>> =
-            self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }).collect();
-        correlate(&taps, (&scratch.phases, source), (y, Rows { first: 0, pitch: width }), [height, width]);
+        scratch.taps.clear();
+        scratch.taps.extend(self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }));
+        let mut split = 0;
+        for rows in self.some_rows(ROWS) {
+            split = self.split(x, split, rows.end, scratch);
+            let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
+            lend(rows.start * width..rows.end * width, &mut |y| {
+                let target = Rows { first: 0, pitch: width };
+                correlate(&scratch.taps, (&scratch.phases, source), (y, target), [rows.len(), width]);
+            });
+        }
+    }
+
+    /// Pixels of an output that are computed at a time.
+    pub(crate) fn piece(&self) -> usize {
+        self.some_rows(ROWS).next().map_or(1, |rows| rows.len() * self.out[1])
+    }
+
+    /// The rows of an output, some at a time: a multiple of so many.
+    fn some_rows(&self, multiple: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (height, most) = (self.out[0], PIECE / (self.stride * self.width.max(1)));
+        let each = (most - most % multiple).max(multiple);
+        (0..height).step_by(each).map(move |start| start..(start + each).min(height))
     }
 
     /// Computes the gradient of the input: a correlation of the output's gradient with the reversed filter. With a stride, input
@@ -112,20 +172,28 @@ impl Geometry {
     pub(crate) fn backward_input<T: Real>(
         &self,
         index: usize,
-        dy: &[T],
+        dy: &dyn Plane<T>,
         weight: &[T],
-        dx: &mut [T],
         scratch: &mut Scratch<T>,
+        lend: &mut Lend<'_, T>,
     ) {
         let padded = self.padded_output();
-        self.surround(dy, &padded, &mut scratch.output);
         let ([top, left], factors) = (self.before, self.filter(weight, index));
         if self.stride == 1 {
-            let source = Rows { first: top * padded.pitch + left, pitch: padded.pitch };
-            let target = Rows { first: 0, pitch: self.width };
             let taps = self.backward_taps(factors, [0, 0], &padded);
-            return correlate(&taps, (&scratch.output, source), (dx, target), [self.height, self.width]);
+            let (each, mut surrounded) = (self.some_rows(ROWS).next().map_or(ROWS, |rows| rows.len()), 0);
+            for rows in (0..self.height).step_by(each).map(|start| start..(start + each).min(self.height)) {
+                // The first tap reaches as far down as there are rows of zeros above the map.
+                surrounded = self.surround(dy, surrounded, rows.end + top, &padded, scratch);
+                let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
+                lend(rows.start * self.width..rows.end * self.width, &mut |dx| {
+                    let target = Rows { first: 0, pitch: self.width };
+                    correlate(&taps, (&scratch.output, source), (dx, target), [rows.len(), self.width]);
+                });
+            }
+            return;
         }
+        self.surround(dy, 0, self.out[0], &padded, scratch);
         // Compute the phases one by one, then interleave their columns.
         let positions = (self.width - 1 + left) / self.stride + 1;
         scratch.apart.resize(self.height * self.stride * positions, T::of(0.0));
@@ -141,17 +209,31 @@ impl Geometry {
                 correlate(&taps, (&scratch.output, source), (&mut scratch.apart, target), [rows, positions]);
             }
         }
-        for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width)) {
-            join(self.stride, left, apart, row);
-        }
+        lend(0..self.in_plane(), &mut |dx| {
+            for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width)) {
+                join(self.stride, left, apart, row);
+            }
+        });
     }
 
-    /// Computes the gradient of the plane's filter.
-    pub(crate) fn backward_weight<T: Real>(&self, x: &[T], dy: &[T], scratch: &mut Scratch<T>) -> Vec<f64> {
-        let [.., height, width] = self.output();
-        let source = self.split(x, &mut scratch.phases);
+    /// Computes the gradient of the plane's filter, some rows of the output's gradient at a time.
+    pub(crate) fn backward_weight<T: Real>(
+        &self,
+        x: &dyn Plane<T>,
+        dy: &dyn Plane<T>,
+        scratch: &mut Scratch<T>,
+    ) -> Vec<f64> {
+        let ([.., width], [pitch, _]) = (self.output(), self.pitch());
         let places: Vec<usize> = self.places().collect();
-        products(&places, (&scratch.phases, source), dy, [height, width])
+        let (mut sums, mut split) = (vec![0.0; places.len()], 0);
+        for rows in self.some_rows(SUMMED) {
+            split = self.split(x, split, rows.end, scratch);
+            let dy = dy.some(rows.start * width..rows.end * width, &mut scratch.made);
+            let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
+            let of_rows = products(&places, (&scratch.phases, source), dy, [rows.len(), width]);
+            sums.iter_mut().zip(of_rows).for_each(|(sum, of_rows)| *sum += of_rows);
+        }
+        sums
     }
 
     /// The filter of a plane.
@@ -184,15 +266,23 @@ impl Geometry {
         part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
     }
 
-    /// Splits an input plane into phases with zeros around it, `[rows, stride, phase]`. Returns where the windows of output rows
-    /// begin.
-    fn split<T: Real>(&self, plane: &[T], phases: &mut Vec<T>) -> Rows {
+    /// Splits rows of an input plane into phases with zeros around it, `[rows, stride, phase]`: from row `done` on those that output rows
+    /// before `end` reach, which are returned. With `done` 0 the plane begins.
+    fn split<T: Real>(&self, plane: &dyn Plane<T>, done: usize, end: usize, scratch: &mut Scratch<T>) -> usize {
         let ([.., height, _], [pitch, phase], [top, left]) = (self.output(), self.pitch(), self.before);
-        let rows = (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
-        phases.resize(rows * pitch + SLACK, T::of(0.0));
-        let inside =
-            phases.chunks_exact_mut(pitch).skip(top).zip(plane.chunks_exact(self.width)).take(rows.saturating_sub(top));
-        for (to, row) in inside {
+        let reached = |height: usize| (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
+        let (Scratch { made, phases, .. }, rows) = (scratch, reached(height));
+        if done == 0 {
+            phases.resize(rows * pitch + SLACK, T::of(0.0));
+            phases[..top.min(rows) * pitch].fill(T::of(0.0));
+            phases[(top + self.height).min(rows) * pitch..].fill(T::of(0.0));
+        }
+        let until = reached(end).min(rows).saturating_sub(top).min(self.height);
+        if until <= done {
+            return done;
+        }
+        let inside = phases[(top + done) * pitch..].chunks_exact_mut(pitch);
+        for (to, row) in inside.zip(plane.some(done * self.width..until * self.width, made).chunks_exact(self.width)) {
             match self.stride {
                 1 => {
                     let kept = self.width.min(phase - left);
@@ -208,17 +298,30 @@ impl Geometry {
                 }
             }
         }
-        Rows { first: 0, pitch: self.stride * pitch }
+        until
     }
 
-    /// Copies an output plane into a buffer with zeros around it.
-    fn surround<T: Real>(&self, plane: &[T], padded: &Padded, output: &mut Vec<T>) {
-        let Padded { before, rows, pitch } = *padded;
-        let width = self.output()[3];
+    /// Copies rows of an output plane, from row `done` to before `end`, into a buffer with zeros around it. Returns how many have been copied.
+    fn surround<T: Real>(
+        &self,
+        plane: &dyn Plane<T>,
+        done: usize,
+        end: usize,
+        padded: &Padded,
+        scratch: &mut Scratch<T>,
+    ) -> usize {
+        let (Padded { before, rows, pitch }, [height, width]) = (*padded, self.out);
+        let Scratch { made, output, .. } = scratch;
         output.resize(rows * pitch + SLACK, T::of(0.0));
-        for (row, to) in plane.chunks_exact(width).zip(output.chunks_exact_mut(pitch).skip(before)) {
+        let until = end.min(height);
+        if until <= done {
+            return done;
+        }
+        let inside = output[(before + done) * pitch..].chunks_exact_mut(pitch);
+        for (to, row) in inside.zip(plane.some(done * width..until * width, made).chunks_exact(width)) {
             to[before..before + width].copy_from_slice(row);
         }
+        until
     }
 }
 
@@ -259,22 +362,35 @@ fn join<T: Real>(stride: usize, left: usize, apart: &[T], row: &mut [T]) {
 pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
     let mut y = Making::like(x, geometry.batch * geometry.channels * geometry.out_plane());
     let planes = y.parts(geometry.out_plane()).into_par_iter().enumerate();
-    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, y)| {
-        let mut y = y.begin(Threads::One);
-        let x = x.chunk(index, geometry.in_plane()).read(wide, Threads::One);
-        y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, x, weight, y, scratch));
+    planes.for_each_init(Buffers::default, |(scratch, made), (index, y)| {
+        let x = x.chunk(index, geometry.in_plane());
+        geometry.forward(index, &x, weight, scratch, &mut in_parts(y, geometry.piece(), made));
     });
     y.made()
+}
+
+/// Lends a part of a result piece by piece: in a buffer, where it is rounded from there.
+pub(crate) fn in_parts<'a, T: Stored>(
+    part: Part<'a, T>,
+    piece: usize,
+    made: &'a mut Vec<T>,
+) -> impl FnMut(Range<usize>, &mut dyn FnMut(&mut [T])) + 'a {
+    let mut pieces = part.parts(piece).into_iter();
+    move |_, work| {
+        let Some(piece) = pieces.next() else { unreachable!("a result has as many pieces as are asked for") };
+        piece.begin(Threads::One).write(made, Before::Anything, Threads::One, work);
+    }
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
 pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
     let mut dx = Making::like(dy, geometry.batch * geometry.channels * geometry.in_plane());
     let planes = dx.parts(geometry.in_plane()).into_par_iter().enumerate();
-    planes.for_each_init(Buffers::default, |(scratch, wide, made), (index, dx)| {
-        let mut dx = dx.begin(Threads::One);
-        let dy = dy.chunk(index, geometry.out_plane()).read(wide, Threads::One);
-        dx.write(made, Before::Anything, Threads::One, |dx| geometry.backward_input(index, dy, weight, dx, scratch));
+    planes.for_each_init(Buffers::default, |(scratch, made), (index, dx)| {
+        let (mut dx, dy) = (dx.begin(Threads::One), dy.chunk(index, geometry.out_plane()));
+        dx.write(made, Before::Anything, Threads::One, |dx| {
+            geometry.backward_input(index, &dy, weight, scratch, &mut |pixels, work| work(&mut dx[pixels]));
+        });
     });
     dx.made()
 }
@@ -283,17 +399,16 @@ pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], geometr
 pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, geometry: &Geometry) -> Vec<T> {
     let planes = (0..geometry.batch * geometry.channels).into_par_iter();
     let of_planes: Vec<Vec<f64>> = planes
-        .map_init(Buffers::default, |(scratch, of_x, of_dy), index| {
-            let x = x.chunk(index, geometry.in_plane()).read(of_x, Threads::One);
-            let dy = dy.chunk(index, geometry.out_plane()).read(of_dy, Threads::One);
-            geometry.backward_weight(x, dy, scratch)
+        .map_init(Scratch::default, |scratch, index| {
+            let (x, dy) = (x.chunk(index, geometry.in_plane()), dy.chunk(index, geometry.out_plane()));
+            geometry.backward_weight(&x, &dy, scratch)
         })
         .collect();
     in_order(of_planes.iter(), geometry)
 }
 
-/// The scratch of a thread, and two planes where they are computed in another format than the map's.
-type Buffers<T> = (Scratch<T>, Vec<T>, Vec<T>);
+/// The scratch of a thread, and what is rounded from there.
+type Buffers<T> = (Scratch<T>, Vec<T>);
 
 /// Adds up the gradients of the filters in the order of the samples, whatever thread computed them.
 pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {

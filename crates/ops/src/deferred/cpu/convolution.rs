@@ -1,6 +1,6 @@
 //! Convolutions and the global average pool of maps that are normalised while they are read ([`Reading`]).
 //!
-//! The normalised map never exists as a whole. A depthwise convolution normalises one plane at a time. A 1x1 convolution normalises a
+//! The normalised map never exists as a whole. A depthwise convolution normalises a few rows of a plane at a time. A 1x1 convolution normalises a
 //! piece of all channels of a sample, multiplies it while it is in the cache, and goes on to the next piece. Other dense convolutions
 //! normalise one sample at a time, or, where maps of bf16 are multiplied as they are stored, the rows of a strip of it. The backward passes do the same again, and turn the gradient of each piece into that of the
 //! normalised values while it is still in the cache.
@@ -14,7 +14,7 @@ use super::normalisation::Gradients;
 use super::reading::Reading;
 use super::sums::Sums;
 use crate::convolution::cpu::Shape;
-use crate::convolution::cpu::depthwise::{self, Geometry, Scratch};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Scratch, in_parts};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::samples;
@@ -48,14 +48,27 @@ pub(crate) fn backward<T: Stored>(
     }
 }
 
+/// A plane that is normalised while it is read.
+struct OfPlane<'a, T> {
+    reading: &'a Reading<'a, T>,
+    index: usize,
+}
+
+impl<T: Stored> Plane<T> for OfPlane<'_, T> {
+    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+        buffer.resize(pixels.len(), T::of(0.0));
+        self.reading.fill(self.index, pixels.start, buffer);
+        buffer
+    }
+}
+
 fn depthwise_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], geometry: &Geometry) -> Elements<T> {
     let mut y = Making::like(reading.x, geometry.batch * geometry.channels * geometry.out_plane());
     y.parts(geometry.out_plane()).into_par_iter().enumerate().for_each_init(
-        || (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new()),
-        |(scratch, read, made), (index, y)| {
-            let mut y = y.begin(Threads::One);
-            reading.fill(index, 0, read);
-            y.write(made, Before::Anything, Threads::One, |y| geometry.forward(index, read, weight, y, scratch));
+        || (Scratch::default(), Vec::new()),
+        |(scratch, made), (index, y)| {
+            let y = &mut in_parts(y, geometry.piece(), made);
+            geometry.forward(index, &OfPlane { reading, index }, weight, scratch, y);
         },
     );
     y.made()
@@ -69,12 +82,11 @@ fn depthwise_backward<T: Stored>(
 ) -> (Gradients<T>, Vec<T>) {
     let dx = Making::like(reading.x, reading.x.len());
     let (gradients, of_filters) = reading.by_channels(dx, Before::Anything, &|| {
-        let (mut scratch, mut read, mut wide) = (Scratch::default(), vec![T::of(0.0); geometry.in_plane()], Vec::new());
+        let mut scratch = Scratch::default();
         Box::new(move |index, dx| {
-            let dy = dy.chunk(index, geometry.out_plane()).read(&mut wide, Threads::One);
-            reading.fill(index, 0, &mut read);
-            let of_filter = geometry.backward_weight(&read, dy, &mut scratch);
-            geometry.backward_input(index, dy, weight, dx, &mut scratch);
+            let (x, dy) = (OfPlane { reading, index }, dy.chunk(index, geometry.out_plane()));
+            let of_filter = geometry.backward_weight(&x, &dy, &mut scratch);
+            geometry.backward_input(index, &dy, weight, &mut scratch, &mut |pixels, work| work(&mut dx[pixels]));
             of_filter
         })
     });

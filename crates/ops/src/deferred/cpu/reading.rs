@@ -242,11 +242,16 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
             let done = Arch::new().dispatch(fill);
             (x, out) = (&x[done..], &mut out[done..]);
         }
+        // A product less is a quarter of the time that a short function takes.
+        let gated = factor != T::of(1.0);
         vectorised(
             #[inline(always)]
             || {
-                for (out, x) in out.iter_mut().zip(x) {
-                    *out = Y::rounded(F::value(x.widened() * scale + shift) * factor);
+                let numbers = out.iter_mut().zip(x);
+                if gated {
+                    numbers.for_each(|(out, x)| *out = Y::rounded(F::value(x.widened() * scale + shift) * factor));
+                } else {
+                    numbers.for_each(|(out, x)| *out = Y::rounded(F::value(x.widened() * scale + shift)));
                 }
             },
         );
