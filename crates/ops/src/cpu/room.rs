@@ -112,7 +112,11 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
     pub(crate) fn copy(&mut self, from: &[E]) {
         assert_eq!(from.len(), self.len(), "a number for each place");
         // SAFETY: each place gets a number.
-        unsafe { self.write(|all| { all.write_copy_of_slice(from); }) }
+        unsafe {
+            self.write(|all| {
+                all.write_copy_of_slice(from);
+            })
+        }
     }
 
     /// Lets `work` write all places.

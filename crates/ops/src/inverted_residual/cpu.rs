@@ -241,12 +241,13 @@ impl<T: Stored> Kernel<'_, T> {
         let bands = bands(&self.shape, &mut y);
         // Buffers are filled with zeros when they are made, so they are to serve several bands.
         let several = bands.len().div_ceil(4 * rayon::current_num_threads());
-        bands.into_par_iter().with_min_len(several).for_each_init(|| Scratch::new(self.x), |scratch, band| {
-            match &self.project {
+        bands.into_par_iter().with_min_len(several).for_each_init(
+            || Scratch::new(self.x),
+            |scratch, band| match &self.project {
                 Some(project) => self.projected(project, band, scratch),
                 None => self.convolved(band, scratch),
-            }
-        });
+            },
+        );
         y.made()
     }
 

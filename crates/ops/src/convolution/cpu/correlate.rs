@@ -424,9 +424,15 @@ mod tests {
         let mut rng = kindling_random::rng(6, kindling_random::Purpose::Display, 0, 0);
         let mut whole = |count: usize| (0..count).map(|_| rng.random_range(-8..=8) as f32).collect::<Vec<_>>();
         let from = whole(90 * 90 + SLACK);
-        for (kernel, below, across, pitch) in
-            [(3, 60, 1, 60), (5, 60, 1, 60), (5, 60, 2, 60), (3, 30, 1, 60), (7, 60, 1, 60), (2, 60, 1, 60), (1, 0, 0, 60)]
-        {
+        for (kernel, below, across, pitch) in [
+            (3, 60, 1, 60),
+            (5, 60, 1, 60),
+            (5, 60, 2, 60),
+            (3, 30, 1, 60),
+            (7, 60, 1, 60),
+            (2, 60, 1, 60),
+            (1, 0, 0, 60),
+        ] {
             for [rows, columns] in [[1, 1], [11, 37], [39, 5], [34, 16]] {
                 let (dy, source) = (whole(rows * columns), Rows { first: 3, pitch });
                 let offsets: Vec<usize> =

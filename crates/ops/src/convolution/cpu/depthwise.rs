@@ -210,7 +210,8 @@ impl Geometry {
             }
         }
         lend(0..self.in_plane(), &mut |dx| {
-            for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width)) {
+            for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width))
+            {
                 join(self.stride, left, apart, row);
             }
         });
@@ -370,16 +371,12 @@ pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], geometry: &Geom
 }
 
 /// Lends a part of a result piece by piece: in a buffer, where it is rounded from there.
-pub(crate) fn in_parts<'a, T: Stored>(
-    part: Part<'a, T>,
-    piece: usize,
-    made: &'a mut Vec<T>,
-) -> impl FnMut(Range<usize>, &mut dyn FnMut(&mut [T])) + 'a {
+pub(crate) fn in_parts<'a, T: Stored>(part: Part<'a, T>, piece: usize, made: &'a mut Vec<T>) -> Box<Lend<'a, T>> {
     let mut pieces = part.parts(piece).into_iter();
-    move |_, work| {
+    Box::new(move |_, work| {
         let Some(piece) = pieces.next() else { unreachable!("a result has as many pieces as are asked for") };
         piece.begin(Threads::One).write(made, Before::Anything, Threads::One, work);
-    }
+    })
 }
 
 /// The gradient of the input for the gradient `dy` of the output.

@@ -153,7 +153,13 @@ impl Left {
     /// The processor has the instructions. The rows lie in this factor, `right` was packed as [`pack_right`] does it for so many columns
     /// and the inner dimension of this factor, and the product lies in the target, where nobody else reads or writes it meanwhile.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-    pub(super) unsafe fn tiles_of_rows(&self, rows: Range<usize>, right: *const Line, columns: usize, written: Written) {
+    pub(super) unsafe fn tiles_of_rows(
+        &self,
+        rows: Range<usize>,
+        right: *const Line,
+        columns: usize,
+        written: Written,
+    ) {
         let pairs = self.inner.div_ceil(2);
         // A tile of columns stays in the first-level cache for all rows.
         for (tile, column) in (0..columns).step_by(COLUMNS).enumerate() {
@@ -166,7 +172,10 @@ impl Left {
                         pairs,
                         rows: (rows.end - row).min(ROWS),
                         columns: (columns - column).min(COLUMNS),
-                        written: Written { to: written.to.after((row - rows.start) * written.stride + column), ..written },
+                        written: Written {
+                            to: written.to.after((row - rows.start) * written.stride + column),
+                            ..written
+                        },
                     };
                     tile.compute();
                 }

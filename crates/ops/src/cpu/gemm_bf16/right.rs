@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::super::matrix::Matrix;
-use super::outer::{INNER, Left, LANES, Written, pack_right};
+use super::outer::{INNER, LANES, Left, Written, pack_right};
 use super::output::To;
 use super::pack::{Factor, Line, Part, Source};
 use super::{Instruction, amx, available};

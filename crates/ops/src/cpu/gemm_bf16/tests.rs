@@ -11,8 +11,8 @@ use super::super::room::Room;
 use super::super::tiles::{blocks, parts};
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{
-    Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, multiply, multiply_with,
-    outer, packing_bytes,
+    Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, multiply,
+    multiply_with, outer, packing_bytes,
 };
 
 /// The instructions that this processor has.
