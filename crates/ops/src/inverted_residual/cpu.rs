@@ -188,9 +188,9 @@ enum Channel<'a, T> {
 }
 
 impl<T: Stored> Plane<T> for Channel<'_, T> {
-    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+    fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         match self {
-            Self::There(x) => x.some(pixels, buffer),
+            Self::There(x) => x.pixels(pixels, buffer),
             Self::Expanded(x, then, channel) => {
                 buffer.resize(pixels.len(), T::of(0.0));
                 then.apply(*channel, x.part(pixels), buffer);

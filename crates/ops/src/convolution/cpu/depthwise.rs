@@ -29,11 +29,11 @@ const ROWS: usize = 4;
 /// A plane that is convolved.
 pub(crate) trait Plane<T> {
     /// Some of its pixels: where they are, or in a buffer.
-    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T];
+    fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T];
 }
 
 impl<T: Stored> Plane<T> for Source<'_, T> {
-    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+    fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         self.part(pixels).read(buffer, Threads::One)
     }
 }
@@ -145,7 +145,7 @@ impl Geometry {
         scratch.taps.clear();
         scratch.taps.extend(self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }));
         let mut split = 0;
-        for rows in self.some_rows(ROWS) {
+        for rows in some(self.out[0], self.rows_at_once(ROWS)) {
             split = self.split(x, split, rows.end, scratch);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
             lend(rows.start * width..rows.end * width, &mut |y| {
@@ -157,14 +157,13 @@ impl Geometry {
 
     /// Pixels of an output that are computed at a time.
     pub(crate) fn piece(&self) -> usize {
-        self.some_rows(ROWS).next().map_or(1, |rows| rows.len() * self.out[1])
+        self.rows_at_once(ROWS).min(self.out[0]).max(1) * self.out[1]
     }
 
-    /// The rows of an output, some at a time: a multiple of so many.
-    fn some_rows(&self, multiple: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (height, most) = (self.out[0], PIECE / (self.stride * self.width.max(1)));
-        let each = (most - most % multiple).max(multiple);
-        (0..height).step_by(each).map(move |start| start..(start + each).min(height))
+    /// Rows of an output that are computed at a time, a multiple of so many.
+    fn rows_at_once(&self, multiple: usize) -> usize {
+        let most = PIECE / (self.stride * self.width.max(1));
+        (most - most % multiple).max(multiple)
     }
 
     /// Computes the gradient of the input: a correlation of the output's gradient with the reversed filter. With a stride, input
@@ -181,8 +180,8 @@ impl Geometry {
         let ([top, left], factors) = (self.before, self.filter(weight, index));
         if self.stride == 1 {
             let taps = self.backward_taps(factors, [0, 0], &padded);
-            let (each, mut surrounded) = (self.some_rows(ROWS).next().map_or(ROWS, |rows| rows.len()), 0);
-            for rows in (0..self.height).step_by(each).map(|start| start..(start + each).min(self.height)) {
+            let mut surrounded = 0;
+            for rows in some(self.height, self.rows_at_once(ROWS)) {
                 // The first tap reaches as far down as there are rows of zeros above the map.
                 surrounded = self.surround(dy, surrounded, rows.end + top, &padded, scratch);
                 let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
@@ -227,9 +226,9 @@ impl Geometry {
         let ([.., width], [pitch, _]) = (self.output(), self.pitch());
         let places: Vec<usize> = self.places().collect();
         let (mut sums, mut split) = (vec![0.0; places.len()], 0);
-        for rows in self.some_rows(SUMMED) {
+        for rows in some(self.out[0], self.rows_at_once(SUMMED)) {
             split = self.split(x, split, rows.end, scratch);
-            let dy = dy.some(rows.start * width..rows.end * width, &mut scratch.made);
+            let dy = dy.pixels(rows.start * width..rows.end * width, &mut scratch.made);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
             let of_rows = products(&places, (&scratch.phases, source), dy, [rows.len(), width]);
             sums.iter_mut().zip(of_rows).for_each(|(sum, of_rows)| *sum += of_rows);
@@ -283,7 +282,8 @@ impl Geometry {
             return done;
         }
         let inside = phases[(top + done) * pitch..].chunks_exact_mut(pitch);
-        for (to, row) in inside.zip(plane.some(done * self.width..until * self.width, made).chunks_exact(self.width)) {
+        for (to, row) in inside.zip(plane.pixels(done * self.width..until * self.width, made).chunks_exact(self.width))
+        {
             match self.stride {
                 1 => {
                     let kept = self.width.min(phase - left);
@@ -319,11 +319,16 @@ impl Geometry {
             return done;
         }
         let inside = output[(before + done) * pitch..].chunks_exact_mut(pitch);
-        for (to, row) in inside.zip(plane.some(done * width..until * width, made).chunks_exact(width)) {
+        for (to, row) in inside.zip(plane.pixels(done * width..until * width, made).chunks_exact(width)) {
             to[before..before + width].copy_from_slice(row);
         }
         until
     }
+}
+
+/// Rows of a plane, so many at a time.
+fn some(rows: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
+    (0..rows).step_by(each).map(move |start| start..(start + each).min(rows))
 }
 
 /// Splits a row, which begins in column `left`, into its even and odd columns. Columns that do not fit are left out.

@@ -55,7 +55,7 @@ struct OfPlane<'a, T> {
 }
 
 impl<T: Stored> Plane<T> for OfPlane<'_, T> {
-    fn some<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
+    fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         buffer.resize(pixels.len(), T::of(0.0));
         self.reading.fill(self.index, pixels.start, buffer);
         buffer
