@@ -13,8 +13,9 @@ use crate::cpu::panels;
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
 const LARGE: usize = 512 << 10;
 const PIXELS: usize = 256;
-/// Bytes of the middle of a block that a band of a projection computes, so that it stays in the second-level cache.
-const MIDDLE: usize = 1 << 19;
+/// Numbers of the middle of a block that a band of a projection computes, so that they stay in the second-level cache: 1 MiB of float32. Twice as
+/// many of bf16 gained nothing.
+const MIDDLE: usize = 1 << 18;
 /// Bytes of the expanded map that a band computes at a time.
 const EXPANDED: usize = 256 << 10;
 /// Channels that a band without a projection expands at a time: as many as fit, but so many at least.
@@ -78,7 +79,7 @@ impl InvertedResidualShape {
 
     /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32 where it is not kept as bf16.
     pub fn scratch(&self, format: DType) -> usize {
-        let (how, each, read) = (How::of(format), self.band_rows(format), self.band_pixels(format));
+        let (how, each, read) = (How::of(format), self.band_rows(), self.band_pixels());
         let [channels, _, columns] = self.middle;
         let (made, mut kept, mut packed) = (each * columns, 0, 0);
         if self.expands() {
@@ -101,32 +102,30 @@ impl InvertedResidualShape {
         self.input[0] != self.middle[0]
     }
 
-    /// Output rows of a band of maps of a format; the last one may have fewer.
-    pub(crate) fn band_rows(&self, format: DType) -> usize {
+    /// Output rows of a band; the last one may have fewer.
+    pub(crate) fn band_rows(&self) -> usize {
         let [channels, height, width] = self.middle.map(|size| size.max(1));
         let most = if self.output > 0 {
-            MIDDLE / How::of(format).number() / (channels * width)
+            MIDDLE / (channels * width)
         } else {
             let read = EXPANDED / size_of::<f32>() / (SEVERAL * self.input[2].max(1));
             read.saturating_sub(self.reach) / self.stride + 1
         };
         // As even as possible.
-        let even = |most: usize| height.div_ceil(height.div_ceil(most));
-        match most - most % FEWEST {
-            0 => even(most.max(1)),
-            most => even(most.min(height.next_multiple_of(FEWEST))).next_multiple_of(FEWEST).min(height),
-        }
+        let even = |most: usize| height.div_ceil(height.div_ceil(most.clamp(1, height)));
+        let rows = if self.output > 0 && most >= FEWEST { even(most - most % FEWEST) } else { even(most) };
+        if rows < FEWEST { rows } else { rows.next_multiple_of(FEWEST).min(height) }
     }
 
     /// Pixels of each channel that a band reads at most.
-    fn band_pixels(&self, format: DType) -> usize {
+    fn band_pixels(&self) -> usize {
         let [_, height, width] = self.input;
-        width * ((self.band_rows(format) - 1) * self.stride + self.reach).min(height)
+        width * ((self.band_rows() - 1) * self.stride + self.reach).min(height)
     }
 
     /// Channels of a map of a format that are expanded at a time.
     fn channels_at_once(&self, format: DType) -> usize {
-        let (most, rows) = (EXPANDED / size_of::<f32>() / self.band_pixels(format).max(1), How::of(format).rows());
+        let (most, rows) = (EXPANDED / size_of::<f32>() / self.band_pixels().max(1), How::of(format).rows());
         (most - most % rows).max(rows).min(self.middle[0])
     }
 }
@@ -228,7 +227,7 @@ impl Shape {
     /// well.
     pub(crate) fn band_rows(&self, threads: usize) -> usize {
         let Geometry { batch, out: [height, _], .. } = self.depthwise;
-        let (rows, keeps_orders) = (self.described().band_rows(self.format), self.described().keeps_orders());
+        let (rows, keeps_orders) = (self.described().band_rows(), self.described().keeps_orders());
         if self.output == 0 || !keeps_orders {
             return rows;
         }
