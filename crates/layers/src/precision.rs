@@ -15,6 +15,7 @@
 
 use burn::tensor::{DType, Device, FloatDType, Tensor};
 use kindling_given::{Named, UnknownName, all};
+use kindling_ops::cast;
 use serde::{Deserialize, Serialize};
 
 /// The format of feature maps.
@@ -56,7 +57,7 @@ impl Precision {
 
     /// The tensor in this format. A float64 tensor, which only tests have, stays as it is.
     pub fn cast<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
-        if x.dtype() == DType::F64 { x } else { to(x, self.dtype()) }
+        if x.dtype() == DType::F64 { x } else { cast(x, self.dtype()) }
     }
 
     /// The same as a type of tensors.
@@ -75,14 +76,14 @@ impl Named for Precision {
 
 /// The tensor in float32, if it is of a half format.
 pub fn full<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    if is_half(&x) { to(x, FloatDType::F32) } else { x }
+    if is_half(&x) { cast(x, FloatDType::F32) } else { x }
 }
 
 /// A weight, or another float32 tensor, in the format of the map that it is used with. Its gradient is float32.
 pub fn like<const D: usize, const X: usize>(weight: Tensor<D>, x: &Tensor<X>) -> Tensor<D> {
     match x.dtype() {
-        DType::BF16 => to(weight, FloatDType::BF16),
-        DType::F16 => to(weight, FloatDType::F16),
+        DType::BF16 => cast(weight, FloatDType::BF16),
+        DType::F16 => cast(weight, FloatDType::F16),
         _ => weight,
     }
 }
@@ -103,10 +104,6 @@ pub(crate) fn assert_fits<const D: usize, const X: usize>(weight: &Tensor<D>, x:
 /// Whether a tensor is of a half format.
 pub(crate) fn is_half<const D: usize>(x: &Tensor<D>) -> bool {
     matches!(x.dtype(), DType::BF16 | DType::F16)
-}
-
-fn to<const D: usize>(x: Tensor<D>, dtype: FloatDType) -> Tensor<D> {
-    if x.dtype() == DType::from(dtype) { x } else { x.cast(dtype) }
 }
 
 #[cfg(test)]

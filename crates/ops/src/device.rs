@@ -1,7 +1,7 @@
 //! Which devices and formats the operations support, and small conversions of tensors for them.
 
 use burn::backend::DispatchDevice;
-use burn::tensor::{DType, Device, Tensor};
+use burn::tensor::{DType, Device, FloatDType, Tensor};
 
 /// Whether these operations support a tensor: float32, bf16 or f16 on the CPU or a device of CubeCL, and float64 on the CPU.
 pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
@@ -20,6 +20,11 @@ pub fn serves<const D: usize>(x: &Tensor<D>) -> bool {
 pub fn serves_groups<const D: usize>(x: &Tensor<D>, groups: &[usize]) -> bool {
     let even = groups.is_sorted_by(|a, b| a >= b) && groups.first().zip(groups.last()).is_none_or(|(a, b)| a - b <= 1);
     even || on_cpu(x)
+}
+
+/// The tensor in a format; itself if that is its own.
+pub fn cast<const D: usize>(x: Tensor<D>, format: FloatDType) -> Tensor<D> {
+    if x.dtype() == DType::from(format) { x } else { x.cast(format) }
 }
 
 /// Whether a tensor lies in the memory of the process.

@@ -62,7 +62,7 @@ pub use cpu::peak::{Peak, measured_peak};
 pub use cpu::{bf16_instructions, multiplies_bf16};
 pub use deferred::{Deferred, Normalisation, Pooling, Rebuild, channels_at_once, supports_residual_add};
 pub use device::{
-    by_planes, inferred_apart, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups,
+    by_planes, cast, inferred_apart, infers_samples_alone, on_cpu, plain, rounds_factors, serves, serves_groups,
     serves_on_cpu, sums_in_a_fixed_order,
 };
 #[cfg(feature = "cuda")]

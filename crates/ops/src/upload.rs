@@ -6,7 +6,7 @@ mod pinned;
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 
-use crate::device::is_cpu;
+use crate::device::{cast, is_cpu};
 
 /// A tensor of these numbers, rounded to a format. All cores round them in the memory of the process; an NVIDIA GPU reads them from
 /// pinned memory, into which all cores copy, and rounds them itself: on one core, the copies of a batch of large images take longer than a
@@ -26,8 +26,4 @@ pub fn upload<const D: usize>(numbers: &[f32], shape: [usize; D], format: FloatD
         return cast(Tensor::from_data(TensorData::from_bytes(bytes, shape, DType::F32), device), format);
     }
     cast(Tensor::from_data(TensorData::new(numbers.to_vec(), shape), device), format)
-}
-
-fn cast<const D: usize>(x: Tensor<D>, format: FloatDType) -> Tensor<D> {
-    if x.dtype() == DType::from(format) { x } else { x.cast(format) }
 }

@@ -38,6 +38,9 @@ impl Factor for bf16 {}
 pub(crate) struct Left;
 
 impl Left {
+    /// Rows that are written by themselves begin at a multiple of this.
+    pub(crate) const PANEL: usize = 1;
+
     /// Bytes of a packed factor: none.
     pub(crate) fn bytes(_: usize, _: usize) -> usize {
         0

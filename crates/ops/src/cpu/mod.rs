@@ -27,6 +27,7 @@ pub(crate) mod making;
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))] // what only those kernels read
 mod matrix;
 pub(crate) mod panels;
+pub(crate) mod parts;
 pub(crate) mod peak;
 #[cfg(test)]
 mod random;

@@ -13,6 +13,7 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::matrix::{Mode, Threads};
+use super::parts::parts;
 
 /// Rows and columns of a tile of inner products.
 pub(super) const SIDE: usize = 4;
@@ -49,8 +50,7 @@ pub(super) fn written(
     if rows == 0 || columns == 0 {
         return None;
     }
-    let end = (rows - 1).saturating_mul(stride).saturating_add(columns);
-    assert!(columns <= stride && end <= target.len(), "the product lies in its slice");
+    assert_inside(target.len(), stride, [rows, columns]);
     if inner == 0 {
         if mode == Mode::Replace {
             target.chunks_mut(stride).take(rows).for_each(|row| row[..columns].fill(0.0));
@@ -58,6 +58,12 @@ pub(super) fn written(
         return None;
     }
     Some(Target { start: target.as_mut_ptr(), stride })
+}
+
+/// Asserts that a matrix of one row and column at least, whose rows begin `stride` elements apart, lies in a slice of so many elements.
+pub(super) fn assert_inside(elements: usize, stride: usize, [rows, columns]: [usize; 2]) {
+    let end = (rows - 1).saturating_mul(stride).saturating_add(columns);
+    assert!(columns <= stride && end <= elements, "the product lies in its slice");
 }
 
 /// Tasks that a product is divided into at least, if it can be. One with fewer than `alone` multiply-adds is not.
@@ -83,16 +89,6 @@ pub(super) fn along_the_longer_side(rows: usize, columns: usize, tasks: usize) -
         true => grid(rows, part(rows, tasks, SIDE), columns, columns),
         false => grid(rows, rows, columns, part(columns, tasks, SIDE)),
     }
-}
-
-pub(super) fn parts(side: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    parts_of(0..side, each)
-}
-
-/// A range divided into parts of at most `each`.
-pub(super) fn parts_of(range: Range<usize>, each: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(each).map(move |start| start..(start + each).min(end))
 }
 
 /// The blocks of the inner dimension: as few as possible with at most `most` numbers, about equally long, and of a length that is a

@@ -461,14 +461,6 @@ impl<T> From<Vec<T>> for Elements<T> {
 }
 
 impl<T: Stored> Elements<T> {
-    /// None, of the format of a map.
-    pub(crate) fn empty(map: Source<'_, T>) -> Self {
-        match map {
-            Source::Same(_) => Self::Same(Vec::new()),
-            Source::Halves(half, _) => Self::Halves(half, Vec::new()),
-        }
-    }
-
     /// So many of those there are, and zeros for those that are missing.
     pub(crate) fn resize(&mut self, count: usize) {
         match self {

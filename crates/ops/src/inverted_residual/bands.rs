@@ -162,7 +162,7 @@ impl How {
     fn rows(self) -> usize {
         match self {
             Self::Panels => 2 * panels::ROWS,
-            Self::Halves => 16,
+            Self::Halves => Left::PANEL,
             Self::Plain => CHANNELS,
         }
     }

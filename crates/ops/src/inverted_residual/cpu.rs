@@ -23,6 +23,7 @@ use crate::cpu::gemm_bf16::{Left, Right};
 use crate::cpu::halves::AsStored;
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
+use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 use crate::deferred::cpu::normalisation::NormAct;
@@ -219,16 +220,17 @@ struct Scratch<T> {
 }
 
 impl<T: Stored> Scratch<T> {
-    fn new(x: Source<'_, T>) -> Self {
-        let singles = || Elements::Same(Vec::new());
+    /// For a block whose map is `x`, of this format.
+    fn new(x: Source<'_, T>, format: DType) -> Self {
+        let stored = || Elements::zeros(0, format);
         Self {
             panels: panels::Pixels::default(),
             halves: Right::default(),
-            expanded: Elements::empty(x),
+            expanded: stored(),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
-            middle: if x.multiplies_halves() { Elements::empty(x) } else { singles() },
-            product: Elements::empty(x),
+            middle: if x.multiplies_halves() { stored() } else { Vec::new().into() },
+            product: stored(),
             wide: Vec::new(),
         }
     }
@@ -242,7 +244,7 @@ impl<T: Stored> Kernel<'_, T> {
         // Buffers are filled with zeros when they are made, so they are to serve several bands.
         let several = bands.len().div_ceil(4 * rayon::current_num_threads());
         bands.into_par_iter().with_min_len(several).for_each_init(
-            || Scratch::new(self.x),
+            || Scratch::new(self.x, self.shape.format),
             |scratch, band| match &self.project {
                 Some(project) => self.projected(project, band, scratch),
                 None => self.convolved(band, scratch),
@@ -273,7 +275,7 @@ impl<T: Stored> Kernel<'_, T> {
     fn projected(&self, project: &Projection<'_, T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let (channels, pixels) = (band.channels.len(), read.depthwise.out_plane());
-        let mut middle = std::mem::replace(&mut scratch.middle, Elements::Same(Vec::new()));
+        let mut middle = std::mem::replace(&mut scratch.middle, Vec::new().into());
         let stride = apart(pixels);
         middle.resize(channels * stride);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
@@ -330,8 +332,7 @@ impl<T: Stored> Kernel<'_, T> {
             _ => {}
         }
         let at_once = self.shape.channels_at_once().min(channels.len());
-        for first in channels.clone().step_by(at_once) {
-            let some = first..(first + at_once).min(channels.end);
+        for some in parts_of(channels, at_once) {
             self.expand(expand, some.clone(), rows, stride, scratch);
             let Scratch { expanded, depthwise, convolved, .. } = &mut *scratch;
             for (index, channel) in some.enumerate() {
@@ -380,10 +381,13 @@ fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>) -> Vec<Band<'a, T>>
     let mut all = Vec::new();
     for (sample, y) in y.parts((shape.made() * height * width).max(1)).into_iter().enumerate() {
         let first = all.len();
-        for start in (0..height).step_by(each) {
-            let rows = start..(start + each).min(height);
-            let groups = (0..channels).step_by(from).map(|start| start..(start + from).min(channels));
-            all.extend(groups.map(|channels| Band { sample, rows: rows.clone(), channels, planes: Vec::new() }));
+        for rows in parts(height, each) {
+            all.extend(parts(channels, from).map(|channels| Band {
+                sample,
+                rows: rows.clone(),
+                channels,
+                planes: Vec::new(),
+            }));
         }
         for (number, plane) in y.parts(height * width).into_iter().enumerate() {
             let of_group = all[first + number / planes..].iter_mut().step_by(channels.div_ceil(from));

@@ -18,7 +18,7 @@ use pulp::{Arch, Simd, WithSimd};
 use crate::cpu::real::Real;
 
 /// Rows that are computed together and share the broadcast of a tap's factor.
-const ROWS: usize = 4;
+pub(crate) const ROWS: usize = 4;
 /// Rows whose products are added up in the kernel's own format before they go into a float64 sum. Longer sums would lose digits.
 pub(crate) const SUMMED: usize = 16;
 /// The most pixels that are read beyond the end of a row: the lanes of the widest register.

@@ -13,18 +13,17 @@ use std::ops::Range;
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::correlate::{Rows, SLACK, SUMMED, Tap, correlate, products};
+use super::correlate::{ROWS, Rows, SLACK, SUMMED, Tap, correlate, products};
 use crate::convolution::Places;
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{deal, interleave};
 use crate::cpu::making::{Making, Part};
+use crate::cpu::parts::parts;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// Pixels of a plane that are made and convolved at a time, about: 8 KiB of float32.
 const PIECE: usize = 2048;
-/// Rows of an output that are convolved at a time are a multiple of this.
-const ROWS: usize = 4;
 
 /// A plane that is convolved.
 pub(crate) trait Plane<T> {
@@ -145,7 +144,7 @@ impl Geometry {
         scratch.taps.clear();
         scratch.taps.extend(self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }));
         let mut split = 0;
-        for rows in some(self.out[0], self.rows_at_once(ROWS)) {
+        for rows in parts(self.out[0], self.rows_at_once(ROWS)) {
             split = self.split(x, split, rows.end, scratch);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
             lend(rows.start * width..rows.end * width, &mut |y| {
@@ -181,7 +180,7 @@ impl Geometry {
         if self.stride == 1 {
             let taps = self.backward_taps(factors, [0, 0], &padded);
             let mut surrounded = 0;
-            for rows in some(self.height, self.rows_at_once(ROWS)) {
+            for rows in parts(self.height, self.rows_at_once(ROWS)) {
                 // The first tap reaches as far down as there are rows of zeros above the map.
                 surrounded = self.surround(dy, surrounded, rows.end + top, &padded, scratch);
                 let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
@@ -226,7 +225,7 @@ impl Geometry {
         let ([.., width], [pitch, _]) = (self.output(), self.pitch());
         let places: Vec<usize> = self.places().collect();
         let (mut sums, mut split) = (vec![0.0; places.len()], 0);
-        for rows in some(self.out[0], self.rows_at_once(SUMMED)) {
+        for rows in parts(self.out[0], self.rows_at_once(SUMMED)) {
             split = self.split(x, split, rows.end, scratch);
             let dy = dy.pixels(rows.start * width..rows.end * width, &mut scratch.made);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
@@ -324,11 +323,6 @@ impl Geometry {
         }
         until
     }
-}
-
-/// Rows of a plane, so many at a time.
-fn some(rows: usize, each: usize) -> impl Iterator<Item = Range<usize>> {
-    (0..rows).step_by(each).map(move |start| start..(start + each).min(rows))
 }
 
 /// Splits a row, which begins in column `left`, into its even and odd columns. Columns that do not fit are left out.

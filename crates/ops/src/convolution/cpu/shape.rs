@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::cpu::gemm::Threads;
+use crate::cpu::parts::parts_of;
 
 /// The most bytes of a tile, so that it stays in the second-level cache.
 const TILE: usize = 1 << 20;
@@ -88,7 +89,7 @@ impl Dense {
 
     /// The pixels of an output plane, so many at a time.
     pub(crate) fn pieces(&self, at_once: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        steps(0..self.out_plane(), at_once)
+        parts_of(0..self.out_plane(), at_once)
     }
 
     /// The same in pieces of both input and output. A product of one column adds up in another order than those of several, so a pixel is by
@@ -97,7 +98,7 @@ impl Dense {
         let each = self.piece_of_both();
         self.pieces(at_once).flat_map(move |piece| {
             let one_is_left = piece.len() % each.max(1) == 1;
-            steps(piece, if one_is_left { each - 1 } else { each })
+            parts_of(piece, if one_is_left { each - 1 } else { each })
         })
     }
 
@@ -142,10 +143,4 @@ impl Dense {
             work(first, rows, first * width, rows * width);
         }
     }
-}
-
-/// A range in order, so many at a time.
-fn steps(range: Range<usize>, at_once: usize) -> impl Iterator<Item = Range<usize>> {
-    let (each, end) = (at_once.max(1), range.end);
-    range.step_by(each).map(move |start| start..(start + each).min(end))
 }

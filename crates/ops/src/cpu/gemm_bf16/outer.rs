@@ -44,6 +44,12 @@ pub(super) struct Written {
     pub(super) add: bool,
 }
 
+/// Rows and a number of columns of a product, from those of a tile on.
+struct Piece {
+    rows: Range<usize>,
+    columns: usize,
+}
+
 /// A left factor, rounded to bf16 and packed. It serves any number of products.
 pub(crate) struct Left {
     instruction: Instruction,
@@ -53,6 +59,9 @@ pub(crate) struct Left {
 }
 
 impl Left {
+    /// Rows that are written by themselves ([`Left::write_rows`]) begin at a multiple of this.
+    pub(crate) const PANEL: usize = LANES;
+
     /// Bytes of a packed factor.
     pub(crate) fn bytes(rows: usize, inner: usize) -> usize {
         lines(Instruction::fastest(), rows, inner) * size_of::<Line>()
@@ -164,22 +173,31 @@ impl Left {
         // A tile of columns stays in the first-level cache for all rows.
         for (tile, column) in (0..columns).step_by(COLUMNS).enumerate() {
             for row in rows.clone().step_by(ROWS) {
+                let part = Piece { rows: row..rows.end, columns: columns - column };
+                let to = written.to.after((row - rows.start) * written.stride + column);
                 // SAFETY: as the caller promises.
                 unsafe {
-                    let tile = Tile {
-                        left: self.lines.as_ptr().cast::<u32>().add(panel(self.rows, &(0..self.inner), row)),
-                        right: right.add(tile * VECTORS * pairs),
-                        pairs,
-                        rows: (rows.end - row).min(ROWS),
-                        columns: (columns - column).min(COLUMNS),
-                        written: Written {
-                            to: written.to.after((row - rows.start) * written.stride + column),
-                            ..written
-                        },
-                    };
-                    tile.compute();
+                    let right = right.add(tile * VECTORS * pairs);
+                    self.tile(&(0..self.inner), part, right, Written { to, ..written });
                 }
             }
+        }
+    }
+
+    /// Computes the tile of the product that begins a piece of it, for numbers `depth` of the inner dimension.
+    ///
+    /// # Safety
+    /// The processor has the instructions. The rows lie in this factor and begin with a panel, `right` is the packed panel of the columns, and
+    /// the tile lies in the target, where nobody else reads or writes it meanwhile.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    unsafe fn tile(&self, depth: &Range<usize>, piece: Piece, right: *const Line, written: Written) {
+        let Piece { rows, columns } = piece;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let left = self.lines.as_ptr().cast::<u32>().add(panel(self.rows, depth, rows.start));
+            let (pairs, rows, columns) = (depth.len().div_ceil(2), rows.len().min(ROWS), columns.min(COLUMNS));
+            Tile { left, right, pairs, rows, columns, written }.compute();
         }
     }
 
@@ -205,23 +223,11 @@ impl Left {
                 unsafe { pack_right(right, &columns, &depth, scratch) };
                 for row in rows.clone().step_by(ROWS) {
                     for (tile, column) in columns.clone().step_by(COLUMNS).enumerate() {
+                        let part = Piece { rows: row..rows.end, columns: columns.end - column };
+                        let to = written.to.after(row * written.stride + column);
+                        let written = Written { to, add: written.add || depth.start > 0, ..written };
                         // SAFETY: the panels have been packed above and in `fill`, and the tile is a part of the block.
-                        unsafe {
-                            let left = self.lines.as_ptr().cast::<u32>().add(panel(self.rows, &depth, row));
-                            let tile = Tile {
-                                left,
-                                right: scratch.add(tile * VECTORS * pairs),
-                                pairs,
-                                rows: (rows.end - row).min(ROWS),
-                                columns: (columns.end - column).min(COLUMNS),
-                                written: Written {
-                                    to: written.to.after(row * written.stride + column),
-                                    add: written.add || depth.start > 0,
-                                    ..written
-                                },
-                            };
-                            tile.compute();
-                        }
+                        unsafe { self.tile(&depth, part, scratch.add(tile * VECTORS * pairs), written) };
                     }
                 }
             }

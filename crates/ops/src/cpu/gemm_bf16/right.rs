@@ -5,6 +5,8 @@
 use std::ops::Range;
 
 use super::super::matrix::Matrix;
+use super::super::parts::parts;
+use super::super::tiles::assert_inside;
 use super::outer::{INNER, LANES, Left, Written, pack_right};
 use super::output::To;
 use super::pack::{Factor, Line, Part, Source};
@@ -50,9 +52,9 @@ impl Right {
             match instruction {
                 Instruction::OfRegisters => pack_right(source, &(0..columns), &(0..inner), to),
                 Instruction::OfTiles => {
-                    for first in (0..columns).step_by(LANES) {
-                        let part = Part { outer: first, outers: (columns - first).min(LANES), inner: 0, inners: inner };
-                        amx::columns(source, part, to.add(amx::lines(first, inner.div_ceil(2))));
+                    for some in parts(columns, LANES) {
+                        let part = Part { outer: some.start, outers: some.len(), inner: 0, inners: inner };
+                        amx::columns(source, part, to.add(amx::lines(some.start, inner.div_ceil(2))));
                     }
                 }
             }
@@ -61,7 +63,7 @@ impl Right {
 }
 
 impl Left {
-    /// Writes some rows of this factor, from a multiple of 16 on, times `right` to the matrix of bits of bf16 whose rows begin `stride`
+    /// Writes some rows of this factor, from a multiple of [`Left::PANEL`] on, times `right` to the matrix of bits of bf16 whose rows begin `stride`
     /// elements apart in `target`. The bits are those of [`Left::write`].
     ///
     /// # Panics
@@ -71,12 +73,11 @@ impl Left {
         let ([all, inner], columns) = (self.shape(), right.columns);
         assert_eq!(inner, right.inner, "the inner dimensions of a product agree");
         assert!(right.instruction == Some(self.instruction()), "both factors are packed for the same instructions");
-        assert!(rows.start.is_multiple_of(LANES) && rows.end <= all, "rows begin with a panel and are there");
+        assert!(rows.start.is_multiple_of(Self::PANEL) && rows.end <= all, "rows begin with a panel and are there");
         if rows.is_empty() || columns == 0 {
             return;
         }
-        let end = (rows.len() - 1).saturating_mul(stride).saturating_add(columns);
-        assert!(columns <= stride && end <= target.len(), "the product lies in its slice");
+        assert_inside(target.len(), stride, [rows.len(), columns]);
         let written = Written { to: To::Halves(target.as_mut_ptr()), stride, add: false };
         // SAFETY: the factors were packed, so the processor has the instructions; rows and columns are there, and lie in the target.
         unsafe {

@@ -6,9 +6,10 @@ use half::bf16;
 use super::super::bits::Bits;
 use super::super::halves::Half;
 use super::super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
+use super::super::parts::parts;
 use super::super::random::random;
 use super::super::room::Room;
-use super::super::tiles::{blocks, parts};
+use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{
     Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, multiply,

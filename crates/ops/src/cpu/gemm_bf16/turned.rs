@@ -12,7 +12,8 @@ use std::ops::Range;
 use half::bf16;
 
 use super::super::matrix::{Matrix, Mode, Stretches, Threads};
-use super::super::tiles::{Target, at_once, blocks, grid, over, part, parts, written};
+use super::super::parts::parts;
+use super::super::tiles::{Target, at_once, blocks, grid, over, part, written};
 use super::outer::{LANES, ROWS, pack_right};
 use super::output::Place;
 use super::pack::{Factor, Line, Part, Source, halves};

@@ -11,7 +11,8 @@ use std::arch::x86_64::{
 use std::ops::Range;
 
 use super::super::super::matrix::Stretches;
-use super::super::super::tiles::{Target, blocks, parts_of};
+use super::super::super::parts::parts_of;
+use super::super::super::tiles::{Target, blocks};
 use super::super::output::{Place, To};
 use super::super::pack::{Factor, Line, PAIRS, Part, Source, lowest};
 use super::super::with_scratch;

@@ -5,7 +5,8 @@
 use std::arch::x86_64::{__m512, _mm512_load_ps};
 use std::ops::Range;
 
-use super::super::super::tiles::{blocks, parts_of};
+use super::super::super::parts::parts_of;
+use super::super::super::tiles::blocks;
 use super::super::pack::Line;
 use super::super::with_scratch;
 use super::kernel::{Panels, SUMS, of_tile};
