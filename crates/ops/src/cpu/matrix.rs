@@ -1,6 +1,7 @@
 //! The factors of matrix products and of convolutions of strips, where these are written, and how they are computed.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
 use half::bf16;
 
@@ -29,6 +30,12 @@ impl<'a, T> Matrix<'a, T> {
 
     pub(crate) fn columns(&self) -> usize {
         self.shape[1]
+    }
+
+    /// Some of its rows.
+    pub(crate) fn some_rows(self, rows: Range<usize>) -> Self {
+        let ([_, columns], [down, _]) = (self.shape, self.strides);
+        Self { values: &self.values[rows.start * down..], shape: [rows.len(), columns], ..self }
     }
 
     pub(crate) fn transposed(self) -> Self {

@@ -29,6 +29,7 @@ mod matrix;
 pub(crate) mod panels;
 pub(crate) mod parts;
 pub(crate) mod peak;
+pub(crate) mod pool;
 #[cfg(test)]
 mod random;
 pub(crate) mod real;

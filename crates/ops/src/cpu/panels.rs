@@ -10,42 +10,64 @@
 //! each other. So are the filters, in panels of the rows of a tile. A tile is the sum of the outer products of two panels, which stays in
 //! registers until it is written. An element is added up in the order of the inner dimension, one fused multiply-add after the other,
 //! as `gemm` does it up to 512 of them.
-//!
-//! Processors with AVX-512, whose registers `gemm` uses and this module does not, are not served.
 
 use std::ops::Range;
 
 use pulp::{Simd, WithSimd};
 
 use super::gemm::{Matrix, as_singles, as_singles_mut, is_single};
+use super::lanes::vectorised;
+use super::parts::parts;
 use super::real::Real;
 use crate::reserve;
 
-/// Rows of a tile. With two registers of columns, twelve of the sixteen registers hold sums.
+/// Rows of a tile. Sums take 12 of the 16 registers of AVX2, and 24 of the 32 of AVX-512.
 pub(crate) const ROWS: usize = 6;
-/// Columns of a tile: two registers.
-const COLUMNS: usize = 16;
+/// Columns of a line: two registers of AVX2, one of AVX-512.
+const LANES: usize = 16;
 
-/// The columns of a tile at one place of the inner dimension. They never cross a line of the cache.
+/// Neighbouring columns at one place of the inner dimension, in a line of the cache.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([f32; COLUMNS]);
+struct Line([f32; LANES]);
+
+/// The instructions that tiles are computed with.
+#[derive(Clone, Copy)]
+enum Instructions {
+    #[cfg(target_arch = "x86_64")]
+    Avx2(pulp::x86::V3),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(pulp::x86::V4),
+}
+
+impl Instructions {
+    /// Those of this processor, if it is served.
+    #[cfg(target_arch = "x86_64")]
+    fn fastest() -> Option<Self> {
+        let narrow = || pulp::x86::V3::try_new().map(Self::Avx2);
+        pulp::x86::V4::try_new().map(Self::Avx512).or_else(narrow)
+    }
+
+    /// Other processors are not.
+    #[cfg(not(target_arch = "x86_64"))]
+    fn fastest() -> Option<Self> {
+        None
+    }
+
+    /// Lines of a panel of pixels at one place of the inner dimension. The last panel may have fewer.
+    fn lines(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => 1,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => 4,
+        }
+    }
+}
 
 /// Whether products of numbers of this type are computed here on this processor.
 pub(crate) fn serve<T: Real>() -> bool {
-    is_single::<T>() && instructions().is_some()
-}
-
-/// The instructions that tiles are computed with, on a processor that is served.
-#[cfg(target_arch = "x86_64")]
-fn instructions() -> Option<pulp::x86::V3> {
-    pulp::x86::V3::try_new().filter(|_| !is_x86_feature_detected!("avx512f"))
-}
-
-/// Other processors have none.
-#[cfg(not(target_arch = "x86_64"))]
-fn instructions() -> Option<pulp::Scalar> {
-    None
+    is_single::<T>() && Instructions::fastest().is_some()
 }
 
 /// Filters as a left factor: panels of [`ROWS`] rows, the last one with zeros.
@@ -80,11 +102,13 @@ impl Filters {
     }
 }
 
-/// Pixels as a right factor: panels of [`COLUMNS`] columns. The last one has any numbers behind the last column.
+/// Pixels as a right factor: panels of the columns of a tile. The last line of a row has any numbers behind the last column.
 #[derive(Default)]
 pub(crate) struct Pixels {
-    /// `[panel, inner]`.
-    panels: Vec<Line>,
+    /// `[panel, inner, line]`.
+    lines: Vec<Line>,
+    /// Lines of a row of each panel but the last.
+    wide: usize,
     inner: usize,
     columns: usize,
 }
@@ -92,31 +116,62 @@ pub(crate) struct Pixels {
 impl Pixels {
     /// Bytes of packed pixels.
     pub(crate) fn bytes(inner: usize, columns: usize) -> usize {
-        columns.div_ceil(COLUMNS) * inner * size_of::<Line>()
+        columns.div_ceil(LANES) * inner * size_of::<Line>()
     }
 
-    /// Packs pixels, a column for each, into the memory of those before.
+    /// Makes room for so many columns of `inner` numbers in the memory of those before, whose numbers it holds until others are put in
+    /// their place.
+    pub(crate) fn begin(&mut self, inner: usize, columns: usize) {
+        let wide = Instructions::fastest().map_or(1, Instructions::lines);
+        (self.wide, self.inner, self.columns) = (wide, inner, columns);
+        let lines = columns.div_ceil(LANES) * inner;
+        self.lines.reserve_exact(lines.saturating_sub(self.lines.len()));
+        self.lines.resize(lines, Line([0.0; LANES]));
+    }
+
+    /// Puts numbers of a row in their place, from a column on.
     ///
     /// # Panics
-    /// If they are not float32, do not lie in their slice, or those of a row do not follow each other.
-    pub(crate) fn pack<T: Real>(&mut self, pixels: Matrix<'_, T>) {
-        let Matrix { values, shape: [inner, columns], strides: [down, right] } = as_singles(pixels);
-        assert_eq!(right, 1, "the pixels of a row follow each other");
-        (self.inner, self.columns) = (inner, columns);
-        let lines = columns.div_ceil(COLUMNS) * inner;
-        self.panels.reserve_exact(lines.saturating_sub(self.panels.len()));
-        self.panels.resize(lines, Line([0.0; COLUMNS]));
-        for place in 0..inner {
-            let (whole, rest) = values[place * down..][..columns].as_chunks::<COLUMNS>();
-            let mut lines = self.panels[place..].iter_mut().step_by(inner);
-            // The lines come second, so that none is lost when there are no more numbers.
-            for (numbers, line) in whole.iter().zip(lines.by_ref()) {
-                line.0 = *numbers;
-            }
-            if let Some(line) = lines.next() {
-                line.0[..rest.len()].copy_from_slice(rest);
-            }
+    /// If there are no such rows or columns, or the numbers are not float32.
+    pub(crate) fn put<T: Real>(&mut self, row: usize, first: usize, numbers: &[T]) {
+        assert!(is_single::<T>(), "pixels in panels are float32");
+        assert!(row < self.inner && first + numbers.len() <= self.columns, "the pixels have a place");
+        vectorised(
+            #[inline(always)]
+            || self.put_singles(row, first, bytemuck::cast_slice(numbers)),
+        );
+    }
+
+    #[inline(always)]
+    fn put_singles(&mut self, row: usize, first: usize, numbers: &[f32]) {
+        let (begun, numbers) = numbers.split_at((first.next_multiple_of(LANES) - first).min(numbers.len()));
+        if !begun.is_empty() {
+            self.lines_of(row, first / LANES)[0].0[first % LANES..][..begun.len()].copy_from_slice(begun);
         }
+        let (mut whole, rest) = numbers.as_chunks::<LANES>();
+        let mut line = first.div_ceil(LANES);
+        while !whole.is_empty() {
+            let lines = self.lines_of(row, line);
+            let (now, later) = whole.split_at(lines.len().min(whole.len()));
+            // Whole panels apart, since a copy of known length is no call.
+            match (<&mut [Line; 4]>::try_from(&mut *lines), <&[_; 4]>::try_from(now)) {
+                (Ok(lines), Ok(now)) => lines.iter_mut().zip(now).for_each(|(line, numbers)| line.0 = *numbers),
+                _ => lines.iter_mut().zip(now).for_each(|(line, numbers)| line.0 = *numbers),
+            }
+            line += now.len();
+            whole = later;
+        }
+        if !rest.is_empty() {
+            self.lines_of(row, line)[0].0[..rest.len()].copy_from_slice(rest);
+        }
+    }
+
+    /// The lines of a row from one on that follow each other: up to the end of its panel.
+    #[inline(always)]
+    fn lines_of(&mut self, row: usize, line: usize) -> &mut [Line] {
+        let (first, at) = (line - line % self.wide, line % self.wide);
+        let wide = self.wide.min(self.columns.div_ceil(LANES) - first);
+        &mut self.lines[first * self.inner + row * wide..][at..wide]
     }
 }
 
@@ -140,8 +195,13 @@ pub(crate) fn multiply<T: Real>(
     if product.rows == 0 || product.pixels.columns == 0 {
         return;
     }
-    let Some(simd) = instructions() else { panic!("products in panels are asked for where the processor is served") };
-    Simd::vectorize(simd, product);
+    match Instructions::fastest() {
+        #[cfg(target_arch = "x86_64")]
+        Some(Instructions::Avx2(simd)) => Simd::vectorize(simd, product),
+        #[cfg(target_arch = "x86_64")]
+        Some(Instructions::Avx512(simd)) => Simd::vectorize(simd, product),
+        _ => panic!("products in panels are asked for where the processor is served"),
+    }
 }
 
 struct Product<'a> {
@@ -156,38 +216,61 @@ impl WithSimd for Product<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let Self { target, stride, rows, filters, pixels: Pixels { panels, inner, columns } } = self;
-        for (number, first) in (0..*columns).step_by(COLUMNS).enumerate() {
-            let (pixels, width) = (&panels[number * inner..][..*inner], (columns - first).min(COLUMNS));
-            for top in (0..rows).step_by(ROWS) {
-                let sums = tile(simd, &filters[top / ROWS * inner..][..*inner], pixels);
-                let target = &mut target[top * stride + first..];
-                if width == COLUMNS && rows - top >= ROWS {
-                    put::<S>(sums, target, stride);
-                } else {
-                    put_part::<S>(sums, target, stride, [(rows - top).min(ROWS), width]);
-                }
+    fn with_simd<S: Simd>(mut self, simd: S) {
+        let Pixels { lines, wide, inner, columns } = self.pixels;
+        // A panel of pixels stays in the first-level cache for all filters.
+        for some in parts(*columns, wide * LANES) {
+            let width = some.len().div_ceil(LANES);
+            let panel = &lines[some.start / LANES * inner..][..width * inner];
+            match (S::F32_LANES, width) {
+                (LANES, 1) => self.panel::<S, 1>(simd, panel, some),
+                (LANES, 2) => self.panel::<S, 2>(simd, panel, some),
+                (LANES, 3) => self.panel::<S, 3>(simd, panel, some),
+                (LANES, 4) => self.panel::<S, 4>(simd, panel, some),
+                (_, 1) => self.panel::<S, 2>(simd, panel, some),
+                _ => unreachable!("a panel has as many lines as a tile"),
+            }
+        }
+    }
+}
+
+impl Product<'_> {
+    /// The products of all filters and a panel of pixels, in tiles of `V` registers of columns.
+    #[inline(always)]
+    fn panel<S: Simd, const V: usize>(&mut self, simd: S, pixels: &[Line], columns: Range<usize>) {
+        let (inner, stride) = (self.pixels.inner, self.stride);
+        for top in (0..self.rows).step_by(ROWS) {
+            let sums = tile::<S, V>(simd, &self.filters[top / ROWS * inner..][..inner], pixels);
+            let target = &mut self.target[top * stride + columns.start..];
+            let high = (self.rows - top).min(ROWS);
+            if high == ROWS && columns.len() == V * S::F32_LANES {
+                put::<S, V>(sums, target, stride);
+            } else {
+                put_part::<S, V>(simd, sums, target, stride, [high, columns.len()]);
             }
         }
     }
 }
 
 /// The registers of a tile.
-type Tile<S> = [[<S as Simd>::f32s; 2]; ROWS];
+type Tile<S, const V: usize> = [[<S as Simd>::f32s; V]; ROWS];
 
 /// A tile of the product: a panel of filters times a panel of pixels.
 #[inline(always)]
-fn tile<S: Simd>(simd: S, filters: &[[f32; ROWS]], pixels: &[Line]) -> Tile<S> {
-    let mut sums = [[simd.splat_f32s(0.0); 2]; ROWS];
-    for (filters, pixels) in filters.iter().zip(pixels) {
-        let ([left, right], _) = S::as_simd_f32s(&pixels.0) else {
-            unreachable!("a tile has two registers of columns")
-        };
+fn tile<S: Simd, const V: usize>(simd: S, filters: &[[f32; ROWS]], pixels: &[Line]) -> Tile<S, V> {
+    // Registers of a line.
+    let each = LANES / S::F32_LANES;
+    let mut sums = [[simd.splat_f32s(0.0); V]; ROWS];
+    for (filters, lines) in filters.iter().zip(pixels.chunks_exact(V / each)) {
+        let mut pixels = [simd.splat_f32s(0.0); V];
+        for (index, pixels) in pixels.iter_mut().enumerate() {
+            *pixels = S::as_simd_f32s(&lines[index / each].0).0[index % each];
+        }
         for (filter, sums) in filters.iter().zip(&mut sums) {
             let filter = simd.splat_f32s(*filter);
-            sums[0] = simd.mul_add_f32s(filter, *left, sums[0]);
-            sums[1] = simd.mul_add_f32s(filter, *right, sums[1]);
+            for (sum, pixels) in sums.iter_mut().zip(pixels) {
+                *sum = simd.mul_add_f32s(filter, pixels, *sum);
+            }
         }
     }
     sums
@@ -195,21 +278,27 @@ fn tile<S: Simd>(simd: S, filters: &[[f32; ROWS]], pixels: &[Line]) -> Tile<S> {
 
 /// Writes a whole tile. A loop over as many rows as it has keeps it in registers.
 #[inline(always)]
-fn put<S: Simd>(sums: Tile<S>, target: &mut [f32], stride: usize) {
+fn put<S: Simd, const V: usize>(sums: Tile<S, V>, target: &mut [f32], stride: usize) {
     for (row, sums) in sums.into_iter().enumerate() {
-        let (to, _) = S::as_mut_simd_f32s(&mut target[row * stride..][..COLUMNS]);
+        let (to, _) = S::as_mut_simd_f32s(&mut target[row * stride..][..V * S::F32_LANES]);
         to.copy_from_slice(&sums);
     }
 }
 
 /// Writes some rows and columns of a tile.
 #[inline(always)]
-fn put_part<S: Simd>(sums: Tile<S>, target: &mut [f32], stride: usize, [rows, columns]: [usize; 2]) {
+fn put_part<S: Simd, const V: usize>(
+    simd: S,
+    sums: Tile<S, V>,
+    target: &mut [f32],
+    stride: usize,
+    [rows, columns]: [usize; 2],
+) {
     for (row, sums) in sums.iter().enumerate().take(rows) {
-        let mut line = [0.0; COLUMNS];
-        let (to, _) = S::as_mut_simd_f32s(&mut line);
-        to.copy_from_slice(sums);
-        target[row * stride..][..columns].copy_from_slice(&line[..columns]);
+        let target = &mut target[row * stride..][..columns];
+        for (to, sum) in target.chunks_mut(S::F32_LANES).zip(sums) {
+            simd.partial_store_f32s(to, *sum);
+        }
     }
 }
 
@@ -219,7 +308,8 @@ mod tests {
     use super::super::random::random;
     use super::*;
 
-    /// Sides around those of tiles, some of the filters at a time, gaps between rows, and pixels packed where others were.
+    /// Sides around those of tiles, some of the filters at a time, gaps between rows, and pixels packed where others were, at once or some
+    /// of a row after the other.
     #[test]
     fn products_have_the_bits_of_gemm_and_touch_nothing_else() {
         if !serve::<f32>() {
@@ -235,6 +325,7 @@ mod tests {
             [1, 9, 129],
             [80, 24, 1000],
             [12, 3, 15],
+            [13, 31, 191],
         ]
         .into_iter()
         .enumerate()
@@ -245,7 +336,13 @@ mod tests {
             let mut expected = random(200 + case as u64, rows * stride);
             let mut found = expected.clone();
             by_gemm(&mut expected, stride, Mode::Replace, left, right, Threads::One);
-            pixels.pack(right);
+            pixels.begin(inner, columns);
+            for place in 0..inner {
+                let row = &b[place * (columns + 9)..][..columns];
+                for some in parts(columns, [columns, 7, 48, 16, 100][case % 5]) {
+                    pixels.put(place, some.start, &row[some]);
+                }
+            }
             let filters = Filters::new(left);
             for first in (0..rows).step_by(2 * ROWS) {
                 let some = first..(first + 2 * ROWS).min(rows);
@@ -261,11 +358,19 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "the pixels have a place")]
+    fn pixels_that_have_no_place_are_refused() {
+        let mut pixels = Pixels::default();
+        pixels.begin(3, 2);
+        pixels.put(1, 1, &[0.0f32; 2]);
+    }
+
+    #[test]
     #[should_panic(expected = "filters begin with a panel")]
     fn filters_that_are_not_there_are_refused() {
         let filters = Filters::new(Matrix::of(&[0.0f32; 12], 4, 3));
         let mut pixels = Pixels::default();
-        pixels.pack(Matrix::of(&[0.0f32; 6], 3, 2));
+        pixels.begin(3, 2);
         multiply(&mut [0.0f32; 12], 2, (&filters, 0..6), &pixels);
     }
 }

@@ -55,6 +55,11 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         self.all.len()
     }
 
+    /// Whether some of them have not been written.
+    pub(crate) fn is_blank(&self) -> bool {
+        self.blank.is_some()
+    }
+
     /// The same places, written.
     pub(crate) fn again(&mut self) -> Room<'_, E> {
         Room { all: self.fill(), blank: None }

@@ -333,14 +333,15 @@ impl<'a, T: Stored> Target<'a, T> {
         made
     }
 
-    /// Copies as many elements of the same format.
+    /// Copies as many elements of the same format, or rounds them to it.
     ///
     /// # Panics
-    /// If there are more or fewer, or they are of another format.
+    /// If there are more or fewer, or they are of a half format that these are not of.
     pub(crate) fn copy(&mut self, from: Source<'_, T>) {
         match (self, from) {
             (Self::Same(room), Source::Same(values)) => room.copy(values),
             (Self::Halves(bits), Source::Halves(half, from)) => bits.copy(half, from),
+            (Self::Halves(bits), Source::Same(values)) => bits.round(values, Threads::One),
             _ => unreachable!("elements are copied to places of their format"),
         }
     }
@@ -430,7 +431,7 @@ impl<'a, T: Stored> Target<'a, T> {
     }
 
     /// Lets `work` write pieces of the elements, in order, with the number of elements before each. There is one piece if nothing has to
-    /// be rounded; otherwise a piece is anything before it is written.
+    /// be rounded and all have been written before; a piece is anything before it is written.
     pub(crate) fn in_pieces(self, mut work: impl FnMut(usize, &mut [T])) {
         self.pieces(Before::Anything, &mut work);
     }
@@ -442,6 +443,12 @@ impl<'a, T: Stored> Target<'a, T> {
 
     fn pieces(self, before: Before, work: &mut dyn FnMut(usize, &mut [T])) {
         match self {
+            // A piece is filled with zeros and written while it is in the first-level cache.
+            Self::Same(room) if room.is_blank() => {
+                for (number, mut piece) in room.chunks(PIECE).into_iter().enumerate() {
+                    work(number * PIECE, piece.numbers());
+                }
+            }
             Self::Same(mut room) => work(0, room.numbers()),
             Self::Halves(bits) => bits.in_pieces(before, work),
         }

@@ -61,20 +61,17 @@ impl InvertedResidualShape {
             && project
     }
 
-    /// Whether maps of a format are computed in bands: float32, float64, and bf16 where it is multiplied as it is stored.
+    /// Whether maps of a format are computed in bands: float32, float64, and half formats where their products are not those of `gemm`,
+    /// which would widen all pixels again for each few channels.
     pub fn has_bands(format: DType) -> bool {
-        matches!(format, DType::F32 | DType::F64) || multiplies_as_stored(format)
+        matches!(format, DType::F32 | DType::F64) || How::of(format) != How::Plain
     }
 
     /// Bytes of the packed filters that all threads share.
     pub fn packed(&self, format: DType) -> usize {
         let ([input, ..], [channels, ..]) = (self.input, self.middle);
-        let (of_expansion, of_projection) = match How::of(format) {
-            How::Halves => (Left::bytes(channels, input), Left::bytes(self.output, channels)),
-            How::Panels => (panels::Filters::bytes(channels, input), 0),
-            How::Plain => (0, 0),
-        };
-        of_projection + if self.expands() { of_expansion } else { 0 }
+        let of_expansion = if self.expands() { How::of(format).filters(channels, input) } else { 0 };
+        of_expansion + self.projection(format).filters(self.output, channels)
     }
 
     /// Bytes that a thread holds while it computes bands of maps of a format, as if that were float32 where it is not kept as bf16.
@@ -84,22 +81,29 @@ impl InvertedResidualShape {
         let (made, mut kept, mut packed) = (each * columns, 0, 0);
         if self.expands() {
             kept += self.channels_at_once(format) * apart(read);
-            packed = match how {
-                How::Halves => Right::bytes(self.input[0], read),
-                How::Panels => panels::Pixels::bytes(self.input[0], read),
-                How::Plain => 0,
-            };
+            packed += how.pixels(self.input[0], read);
         }
-        if self.output > 0 {
-            kept += channels * apart(made);
+        match self.projection(format) {
+            _ if self.output == 0 => {}
+            How::Panels => packed += How::Panels.pixels(channels, made),
+            How::Halves | How::Plain => kept += channels * apart(made),
         }
-        // A channel with zeros around it, and the product.
-        let singles = read + read / 8 + self.output * made;
+        // A channel with zeros around it, a row of the input that is widened, and the product.
+        let widened = if self.expands() && how != How::Halves && format.size() < size_of::<f32>() { read } else { 0 };
+        let singles = read + read / 8 + widened + self.output * made;
         singles * size_of::<f32>() + kept * how.number() + packed
     }
 
     fn expands(&self) -> bool {
         self.input[0] != self.middle[0]
+    }
+
+    /// How filters of the projection are multiplied. Panels add up long sums in one go, others do not.
+    fn projection(&self, format: DType) -> How {
+        match How::of(format) {
+            How::Panels if self.middle[0] > IN_ONE_GO => How::Plain,
+            how => how,
+        }
     }
 
     /// Output rows of a band; the last one may have fewer.
@@ -132,10 +136,10 @@ impl InvertedResidualShape {
 
 /// How filters are multiplied with the pixels of a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum How {
-    /// Rounded to bf16, with pixels that were packed before.
+pub(super) enum How {
+    /// Rounded to bf16 and packed. The pixels of an expansion are packed before as well.
     Halves,
-    /// In panels that were packed before.
+    /// In panels that were packed before, as pixels are.
     Panels,
     /// As all other products.
     Plain,
@@ -145,8 +149,26 @@ impl How {
     fn of(format: DType) -> Self {
         match format {
             _ if multiplies_as_stored(format) => Self::Halves,
-            DType::F32 if panels::serve::<f32>() => Self::Panels,
+            DType::F32 | DType::BF16 | DType::F16 if panels::serve::<f32>() => Self::Panels,
             _ => Self::Plain,
+        }
+    }
+
+    /// Bytes of packed filters.
+    fn filters(self, rows: usize, inner: usize) -> usize {
+        match self {
+            Self::Halves => Left::bytes(rows, inner),
+            Self::Panels => panels::Filters::bytes(rows, inner),
+            Self::Plain => 0,
+        }
+    }
+
+    /// Bytes of packed pixels.
+    fn pixels(self, inner: usize, columns: usize) -> usize {
+        match self {
+            Self::Halves => Right::bytes(inner, columns),
+            Self::Panels => panels::Pixels::bytes(inner, columns),
+            Self::Plain => 0,
         }
     }
 
@@ -217,9 +239,14 @@ impl Shape {
         several.map(|some| some.min(channels)).find(enough).unwrap_or(each)
     }
 
-    /// Whether filters of the expansion and pixels of a band are multiplied in panels.
-    pub(crate) fn expands_in_panels(&self) -> bool {
-        How::of(self.format) == How::Panels
+    /// How filters of the expansion are multiplied.
+    pub(super) fn expansion(&self) -> How {
+        How::of(self.format)
+    }
+
+    /// How filters of the projection are multiplied.
+    pub(super) fn projection(&self) -> How {
+        self.described().projection(self.format)
     }
 
     /// Output rows of a band on so many threads. Where a projection has samples that cannot be shared out evenly, their bands can be, if

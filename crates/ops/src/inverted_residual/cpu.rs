@@ -13,21 +13,20 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::bands::{Read, Shape};
+use super::normed::Normed;
+use super::products::{Middle, Prepared};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
-use crate::activation::Activation;
 use crate::convolution::Places;
-use crate::convolution::cpu::depthwise::{self, Geometry, Plane, in_parts};
-use crate::cpu::factors::{Filters, Part, packed};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, in_parts, written};
+use crate::cpu::factors::{Filters, Part};
 use crate::cpu::gemm::{Matrix, Threads, apart};
-use crate::cpu::gemm_bf16::{Left, Right};
-use crate::cpu::halves::AsStored;
+use crate::cpu::gemm_bf16::Right;
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
+use crate::cpu::pool::Pool;
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
-use crate::deferred::cpu::normalisation::NormAct;
-use crate::deferred::cpu::reading::normalise;
 
 impl InvertedResiduals for Flex {
     fn expanded_depthwise(x: FlexTensor, expand: Layer<Self>, filters: FlexTensor, places: Places) -> FlexTensor {
@@ -36,7 +35,7 @@ impl InvertedResiduals for Flex {
         computed_in!(T = x.dtype(); {
             let (x, of_expansion, filters) = (contiguous(&x), values(&expand.filters), values(&filters));
             let x = x.source();
-            let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape, x));
+            let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape));
             let y = Kernel::<T> { x, shape, expand, filters: &filters, project: None }.forward();
             tensor(y, shape.depthwise.output())
         })
@@ -61,8 +60,8 @@ impl InvertedResiduals for Flex {
                 MaybeExpanded::No => None,
             };
             let expand =
-                of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(), &shape, x));
-            let project = Some(Projection::new(&project, depthwise.normed(), &shape, x));
+                of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(), &shape));
+            let project = Some(Projection::new(&project, depthwise.normed(), &shape));
             let y = Kernel::<T> { x, shape, expand, filters: &filters, project }.forward();
             tensor(y, [batch, output, rows, columns])
         })
@@ -89,54 +88,17 @@ impl Shape {
     }
 }
 
-impl Layer<Flex> {
-    fn normed<T: Stored>(&self) -> Normed<T> {
-        let [channels, ..] = dims(&self.filters);
-        let (weight, bias, statistics) = (values(&self.weight), values(&self.bias), values(&self.statistics));
-        // One set of statistics for all samples, whatever their size.
-        let norm = NormAct::new([1, channels, 1, 1], &weight, &bias, &statistics, &[1], self.epsilon);
-        Normed { norm, activation: self.activation }
-    }
-}
-
-/// Normalisation and activation.
-struct Normed<T> {
-    norm: NormAct<T>,
-    activation: Activation,
-}
-
-impl<T: Stored> Normed<T> {
-    fn apply<Y: AsStored<T>>(&self, channel: usize, x: Source<'_, T>, out: &mut [Y]) {
-        normalise(self.activation, self.norm.of_plane(channel), x, out);
-    }
-}
-
-/// The filters of an expansion, some of which are used at a time.
-enum Expanding<'a, T> {
-    /// `[channels, input]`, as they are.
-    Plain(&'a [T]),
-    /// For pixels in panels.
-    Panels(panels::Filters),
-    /// For pixels of bf16.
-    Halves(Left),
-}
-
 /// What is before the depthwise convolution.
 struct Expansion<'a, T> {
-    filters: Expanding<'a, T>,
+    /// `[channels, input]`.
+    filters: Prepared<'a, T>,
     then: Normed<T>,
 }
 
 impl<'a, T: Stored> Expansion<'a, T> {
-    /// With filters `[channels, input]`.
-    fn new(filters: &'a [T], then: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
-        let matrix = Matrix::of(filters, shape.depthwise.channels, shape.input);
-        let filters = match x.multiplies_halves() {
-            true => Expanding::Halves(packed(matrix)),
-            false if shape.expands_in_panels() => Expanding::Panels(panels::Filters::new(matrix)),
-            false => Expanding::Plain(filters),
-        };
-        Self { filters, then }
+    fn new(filters: &'a [T], then: Normed<T>, shape: &Shape) -> Self {
+        let filters = Matrix::of(filters, shape.depthwise.channels, shape.input);
+        Self { filters: Prepared::new(filters, shape.expansion()), then }
     }
 }
 
@@ -144,20 +106,13 @@ impl<'a, T: Stored> Expansion<'a, T> {
 struct Projection<'a, T> {
     before: Normed<T>,
     /// `[output, channels]`.
-    filters: Matrix<'a, T>,
-    /// The same, packed, where maps are multiplied as they are stored.
-    packed: Option<Left>,
+    filters: Prepared<'a, T>,
 }
 
 impl<'a, T: Stored> Projection<'a, T> {
-    /// With filters `[output, channels]`.
-    fn new(filters: &'a [T], before: Normed<T>, shape: &Shape, x: Source<'_, T>) -> Self {
+    fn new(filters: &'a [T], before: Normed<T>, shape: &Shape) -> Self {
         let filters = Matrix::of(filters, shape.output, shape.depthwise.channels);
-        Self { before, filters, packed: x.multiplies_halves().then(|| packed(filters)) }
-    }
-
-    fn filters(&self) -> Filters<'_, T> {
-        self.packed.as_ref().map_or(Filters::Plain(self.filters), Filters::Packed)
+        Self { before, filters: Prepared::new(filters, shape.projection()) }
     }
 }
 
@@ -189,19 +144,22 @@ enum Channel<'a, T> {
 }
 
 impl<T: Stored> Plane<T> for Channel<'_, T> {
+    fn write(&self, pixels: Range<usize>, to: &mut [T]) {
+        match self {
+            Self::There(x) => x.write(pixels, to),
+            Self::Expanded(x, then, channel) => then.apply(*channel, x.part(pixels), to),
+        }
+    }
+
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         match self {
             Self::There(x) => x.pixels(pixels, buffer),
-            Self::Expanded(x, then, channel) => {
-                buffer.resize(pixels.len(), T::of(0.0));
-                then.apply(*channel, x.part(pixels), buffer);
-                buffer
-            }
+            Self::Expanded(..) => written(self, pixels, buffer),
         }
     }
 }
 
-/// Buffers that a thread reuses for bands that follow each other.
+/// Buffers of a band.
 struct Scratch<T> {
     /// The pixels that are expanded, where they are packed.
     panels: panels::Pixels,
@@ -211,27 +169,38 @@ struct Scratch<T> {
     depthwise: depthwise::Scratch<T>,
     /// Rows of a channel of the middle.
     convolved: Vec<T>,
-    /// All channels of it, normalised.
-    middle: Elements<T>,
+    /// All channels of it, before a projection.
+    middle: Option<Middle<T>>,
     /// The band of the output.
     product: Elements<T>,
-    /// A product that is to be rounded.
+    /// Numbers that are to be rounded, or were widened.
     wide: Vec<T>,
 }
 
 impl<T: Stored> Scratch<T> {
-    /// For a block whose map is `x`, of this format.
-    fn new(x: Source<'_, T>, format: DType) -> Self {
-        let stored = || Elements::zeros(0, format);
+    /// For a block whose map is `x`.
+    fn new(x: Source<'_, T>, shape: &Shape) -> Self {
+        // What is not multiplied as it is stored is kept in the type that is computed in.
+        let kept = || if x.multiplies_halves() { Elements::zeros(0, shape.format) } else { Vec::new().into() };
         Self {
             panels: panels::Pixels::default(),
             halves: Right::default(),
-            expanded: stored(),
+            expanded: kept(),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
-            middle: if x.multiplies_halves() { stored() } else { Vec::new().into() },
-            product: stored(),
+            middle: (shape.output > 0).then(|| Middle::new(x, shape.format, shape.projection())),
+            product: kept(),
             wide: Vec::new(),
+        }
+    }
+
+    /// Packs some pixels of each plane into panels.
+    fn pack(&mut self, x: Source<'_, T>, plane: usize, pixels: Range<usize>) {
+        let planes = x.len() / plane;
+        self.panels.begin(planes, pixels.len());
+        for row in 0..planes {
+            let of_row = x.part(row * plane + pixels.start..row * plane + pixels.end);
+            self.panels.put(row, 0, of_row.read(&mut self.wide, Threads::One));
         }
     }
 }
@@ -241,15 +210,14 @@ impl<T: Stored> Kernel<'_, T> {
         let Geometry { batch, .. } = self.shape.depthwise;
         let mut y = Making::like(self.x, batch * self.shape.made() * self.shape.depthwise.out_plane());
         let bands = bands(&self.shape, &mut y);
-        // Buffers are filled with zeros when they are made, so they are to serve several bands.
-        let several = bands.len().div_ceil(4 * rayon::current_num_threads());
-        bands.into_par_iter().with_min_len(several).for_each_init(
-            || Scratch::new(self.x, self.shape.format),
-            |scratch, band| match &self.project {
+        let scratch = Pool::default();
+        bands.into_par_iter().for_each(|band| {
+            let work = |scratch: &mut Scratch<T>| match &self.project {
                 Some(project) => self.projected(project, band, scratch),
                 None => self.convolved(band, scratch),
-            },
-        );
+            };
+            scratch.lend(|| Scratch::new(self.x, &self.shape), work);
+        });
         y.made()
     }
 
@@ -274,33 +242,23 @@ impl<T: Stored> Kernel<'_, T> {
     /// Computes a band of the projection.
     fn projected(&self, project: &Projection<'_, T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
-        let (channels, pixels) = (band.channels.len(), read.depthwise.out_plane());
-        let mut middle = std::mem::replace(&mut scratch.middle, Vec::new().into());
-        let stride = apart(pixels);
-        middle.resize(channels * stride);
+        let pixels = read.depthwise.out_plane();
+        let Some(mut middle) = scratch.middle.take() else { return };
+        middle.begin(band.channels.len(), pixels);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
                 convolved.resize(pixels.len(), T::of(0.0));
                 work(convolved);
                 self.store(convolved);
-                let first = channel * stride;
-                let (x, place) = (Source::Same(convolved), first + pixels.start..first + pixels.end);
-                match &mut middle {
-                    Elements::Same(values) => project.before.apply(channel, x, &mut values[place]),
-                    Elements::Halves(_, bits) => project.before.apply(channel, x, &mut bits[place]),
-                }
+                middle.put(&project.before, channel, pixels.start, convolved);
             });
         });
-        let Scratch { product, wide, .. } = scratch;
-        product.resize(self.shape.output * pixels);
-        // Nothing is widened: the middle is of the type that is computed in, or multiplied as it is.
-        let mut none = Vec::new();
-        let columns = middle.source().factor(stride, 0..pixels, &mut none, Threads::One);
-        product.target().multiply_columns(pixels, 0..pixels, (project.filters(), columns), wide, Threads::One);
+        let Scratch { product, wide, .. } = &mut *scratch;
+        middle.multiply(&project.filters, [self.shape.output, pixels], product, wide);
         for (number, plane) in band.planes.into_iter().enumerate() {
             plane.begin(Threads::One).copy(product.source().chunk(number, pixels));
         }
-        scratch.middle = middle;
+        scratch.middle = Some(middle);
     }
 
     /// Calls `work` for each channel with its number, its rows that the band reads, buffers of the depthwise convolution and one for its
@@ -323,13 +281,18 @@ impl<T: Stored> Kernel<'_, T> {
             });
         };
         let stride = apart(pixels);
-        // No map with bands is widened before it is multiplied.
-        let mut wide = Vec::new();
-        let rows = x.factor(plane, read.first..read.first + pixels, &mut wide, Threads::One);
-        match (&expand.filters, rows) {
-            (Expanding::Panels(_), Part::Wide(rows)) => scratch.panels.pack(rows),
-            (Expanding::Halves(_), Part::Halves(rows)) => scratch.halves.pack(rows),
-            _ => {}
+        let mut none = Vec::new();
+        let of_band = read.first..read.first + pixels;
+        let rows = match &expand.filters {
+            Prepared::Panels(_) => {
+                scratch.pack(x, plane, of_band);
+                None
+            }
+            // Nothing is widened: the map is of the type that is computed in, or multiplied as it is.
+            Prepared::Halves(_) | Prepared::Plain(_) => Some(x.factor(plane, of_band, &mut none, Threads::One)),
+        };
+        if let Some(Part::Halves(rows)) = rows {
+            scratch.halves.pack(rows);
         }
         let at_once = self.shape.channels_at_once().min(channels.len());
         for some in parts_of(channels, at_once) {
@@ -347,26 +310,26 @@ impl<T: Stored> Kernel<'_, T> {
         &self,
         expand: &Expansion<'_, T>,
         channels: Range<usize>,
-        rows: Part<'_, T>,
+        rows: Option<Part<'_, T>>,
         stride: usize,
         scratch: &mut Scratch<T>,
     ) {
         let Scratch { panels, halves, expanded, wide, .. } = scratch;
         expanded.resize(channels.len() * stride);
-        match (&expand.filters, &mut *expanded) {
-            (Expanding::Halves(filters), Elements::Halves(_, bits)) => {
+        match (&expand.filters, &mut *expanded, rows) {
+            (Prepared::Halves(filters), Elements::Halves(_, bits), _) => {
                 filters.write_rows(channels, halves, bits, stride);
             }
-            (Expanding::Panels(filters), Elements::Same(values)) => {
+            (Prepared::Panels(filters), Elements::Same(values), _) => {
                 panels::multiply(values, stride, (filters, channels), panels);
+                self.store(values);
             }
-            (Expanding::Plain(filters), expanded) => {
-                let input = self.shape.input;
-                let some = Matrix::of(&filters[channels.start * input..], channels.len(), input);
+            (Prepared::Plain(filters), expanded, Some(rows)) => {
                 let (mut target, columns) = (expanded.target(), 0..rows.columns());
-                target.multiply_columns(stride, columns, (Filters::Plain(some), rows), wide, Threads::One);
+                let factors = (Filters::Plain(filters.some_rows(channels)), rows);
+                target.multiply_columns(stride, columns, factors, wide, Threads::One);
             }
-            _ => unreachable!("filters are packed for the format of the map"),
+            _ => unreachable!("filters are prepared for the format of the map"),
         }
     }
 }

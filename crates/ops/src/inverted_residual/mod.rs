@@ -19,6 +19,8 @@
 
 mod bands;
 mod cpu;
+mod normed;
+mod products;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};

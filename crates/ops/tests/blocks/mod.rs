@@ -105,7 +105,7 @@ fn behind(layer: NormedConvolution, x: Tensor<4>) -> Deferred {
 }
 
 /// Checks a block against naive sums, and against the operations that compute one map after the other: to the last bit where bands
-/// promise it. In bf16 the latter alone, since those operations are compared with their sums.
+/// promise it. In half formats the latter alone, since those operations are compared with their sums.
 pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u64) {
     let mut rng = rng(number);
     let ground = Ground { device: ground.device.clone().without_autodiff(), ..ground.clone() };
@@ -149,7 +149,7 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
         (None, None) => panic!("{block:?} is a depthwise convolution"),
     };
     assert_eq!(found.dims(), one_by_one.dims(), "{block:?}");
-    let halves = ground.format == FloatDType::BF16;
+    let halves = matches!(ground.format, FloatDType::BF16 | FloatDType::F16);
     let [found, one_by_one] = [found, one_by_one].map(|y| vec(if halves { y.cast(FloatDType::F32) } else { y }));
     if !halves {
         close(&format!("{block:?}"), &found, &naive);

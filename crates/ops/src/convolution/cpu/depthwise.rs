@@ -24,14 +24,30 @@ use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// Pixels of a plane that are made and convolved at a time, about: 8 KiB of float32.
 const PIECE: usize = 2048;
+/// The fewest pixels of a row that is written to its place at once. Shorter ones are copied there, from rows that are computed together.
+const WIDE: usize = 64;
 
 /// A plane that is convolved.
 pub(crate) trait Plane<T> {
+    /// Writes some of its pixels to as many places.
+    fn write(&self, pixels: Range<usize>, to: &mut [T]);
+
     /// Some of its pixels: where they are, or in a buffer.
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T];
 }
 
+/// Some pixels of a plane, written to a buffer.
+pub(crate) fn written<'a, T: Real>(plane: &impl Plane<T>, pixels: Range<usize>, buffer: &'a mut Vec<T>) -> &'a [T] {
+    buffer.resize(pixels.len(), T::of(0.0));
+    plane.write(pixels, buffer);
+    buffer
+}
+
 impl<T: Stored> Plane<T> for Source<'_, T> {
+    fn write(&self, pixels: Range<usize>, to: &mut [T]) {
+        self.part(pixels).copy_to(to, Threads::One);
+    }
+
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         self.part(pixels).read(buffer, Threads::One)
     }
@@ -281,6 +297,13 @@ impl Geometry {
             return done;
         }
         let inside = phases[(top + done) * pitch..].chunks_exact_mut(pitch);
+        if self.stride == 1 && self.width >= WIDE {
+            let kept = self.width.min(phase - left);
+            for (row, to) in (done..until).zip(inside) {
+                plane.write(row * self.width..row * self.width + kept, &mut to[left..left + kept]);
+            }
+            return until;
+        }
         for (to, row) in inside.zip(plane.pixels(done * self.width..until * self.width, made).chunks_exact(self.width))
         {
             match self.stride {

@@ -1,0 +1,109 @@
+//! The products of a block: its filters, and the middle of a band, as they are multiplied.
+
+use burn::tensor::DType;
+
+use super::bands::How;
+use super::normed::Normed;
+use crate::cpu::factors::{Filters, packed};
+use crate::cpu::gemm::{Matrix, Threads, apart};
+use crate::cpu::gemm_bf16::Left;
+use crate::cpu::panels;
+use crate::cpu::values::{Elements, Source, Stored};
+
+/// Filters, prepared for the way they are multiplied.
+pub(super) enum Prepared<'a, T> {
+    Plain(Matrix<'a, T>),
+    /// For pixels in panels.
+    Panels(panels::Filters),
+    /// For pixels of bf16.
+    Halves(Left),
+}
+
+impl<'a, T: Stored> Prepared<'a, T> {
+    pub(super) fn new(filters: Matrix<'a, T>, how: How) -> Self {
+        match how {
+            How::Plain => Self::Plain(filters),
+            How::Panels => Self::Panels(panels::Filters::new(filters)),
+            How::Halves => Self::Halves(packed(filters)),
+        }
+    }
+
+    /// All of them, as the factor of a product that packs its pixels itself.
+    pub(super) fn factor(&self) -> Filters<'_, T> {
+        match self {
+            Self::Plain(matrix) => Filters::Plain(*matrix),
+            Self::Halves(left) => Filters::Packed(left),
+            Self::Panels(_) => unreachable!("pixels are in panels if filters are"),
+        }
+    }
+}
+
+/// All channels of the middle of a band, normalised, as the projection multiplies them.
+pub(super) enum Middle<T> {
+    /// A row for each channel, and how far apart they begin.
+    Rows(Elements<T>, usize),
+    /// Panels, and room for what is to be put in them.
+    Panels(panels::Pixels, Vec<T>),
+}
+
+impl<T: Stored> Middle<T> {
+    /// For a block whose map is `x`, of this format.
+    pub(super) fn new(x: Source<'_, T>, format: DType, how: How) -> Self {
+        match how {
+            How::Panels => Self::Panels(panels::Pixels::default(), Vec::new()),
+            // What is not multiplied as it is stored is kept in the type that is computed in.
+            _ if x.multiplies_halves() => Self::Rows(Elements::zeros(0, format), 0),
+            _ => Self::Rows(Vec::new().into(), 0),
+        }
+    }
+
+    /// Makes room for so many channels of so many pixels.
+    pub(super) fn begin(&mut self, channels: usize, pixels: usize) {
+        match self {
+            Self::Rows(rows, stride) => {
+                *stride = apart(pixels);
+                rows.resize(channels * *stride);
+            }
+            Self::Panels(panels, _) => panels.begin(channels, pixels),
+        }
+    }
+
+    /// Normalises pixels of a channel, from one on, into their place.
+    pub(super) fn put(&mut self, normed: &Normed<T>, channel: usize, first: usize, pixels: &[T]) {
+        let place = |stride: usize| channel * stride + first..channel * stride + first + pixels.len();
+        let x = Source::Same(pixels);
+        match self {
+            Self::Rows(Elements::Same(values), stride) => normed.apply(channel, x, &mut values[place(*stride)]),
+            Self::Rows(Elements::Halves(_, bits), stride) => normed.apply(channel, x, &mut bits[place(*stride)]),
+            Self::Panels(panels, normalised) => {
+                normalised.resize(pixels.len(), T::of(0.0));
+                normed.apply(channel, x, normalised);
+                panels.put(channel, first, normalised);
+            }
+        }
+    }
+
+    /// Writes so many filters times so many pixels.
+    pub(super) fn multiply(
+        &self,
+        filters: &Prepared<'_, T>,
+        [output, pixels]: [usize; 2],
+        product: &mut Elements<T>,
+        wide: &mut Vec<T>,
+    ) {
+        product.resize(output * pixels);
+        match (filters, self, product) {
+            (Prepared::Panels(filters), Self::Panels(panels, _), Elements::Same(values)) => {
+                panels::multiply(values, pixels, (filters, 0..output), panels);
+            }
+            (filters, Self::Rows(rows, stride), product) => {
+                // Nothing is widened: the rows are of the type that is computed in, or multiplied as they are.
+                let mut none = Vec::new();
+                let columns = rows.source().factor(*stride, 0..pixels, &mut none, Threads::One);
+                let (mut target, factors) = (product.target(), (filters.factor(), columns));
+                target.multiply_columns(pixels, 0..pixels, factors, wide, Threads::One);
+            }
+            _ => unreachable!("filters and the middle are prepared for the same products"),
+        }
+    }
+}
