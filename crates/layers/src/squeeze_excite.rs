@@ -56,7 +56,12 @@ impl SqueezeExcite {
 
     /// As [`SqueezeExcite::forward`], for a map whose normalisation may be deferred.
     pub fn gate(&self, x: Map) -> Map {
-        let squeezed = self.activation.forward(self.reduce.forward(x.global_average_pool()));
+        self.gate_by(x.global_average_pool(), x)
+    }
+
+    /// The same, for a map whose planes have these means, `[batch, channels]`.
+    pub(crate) fn gate_by(&self, means: Tensor<2>, x: Map) -> Map {
+        let squeezed = self.activation.forward(self.reduce.forward(means));
         x.gated(self.gate.forward(self.expand.forward(squeezed)))
     }
 }

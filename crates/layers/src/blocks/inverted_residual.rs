@@ -189,9 +189,9 @@ impl InvertedResidual {
         let expand = self.expand.as_ref().map(|expand| expand.inferred(&x));
         let depthwise = self.depthwise.inferred(&x);
         match (expand, &self.squeeze_excite) {
-            (Some(expand), Some(_)) => {
-                let middle = expanded_depthwise(x, expand, depthwise.filters, places);
-                self.behind_depthwise(self.depthwise.normalised(middle))
+            (Some(expand), Some(squeeze_excite)) => {
+                let (middle, means) = expanded_depthwise(x, expand, depthwise, places);
+                self.project.pass(squeeze_excite.gate_by(means, middle.into()))
             }
             (expand, _) => {
                 let project = self.project.conv.weight.val();

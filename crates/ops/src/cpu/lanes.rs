@@ -68,6 +68,22 @@ pub(crate) fn sum<T: Real>(mut total: f64, values: &[T], term: impl Fn(T) -> T) 
     total
 }
 
+/// Rows of a plane whose pixels are added up by themselves, before these sums are added up. So parts of a plane that begin with a multiple of
+/// them have sums of their own.
+pub(crate) const ROWS_SUMMED: usize = 4;
+
+/// The sum of each few rows of `width` pixels; there are as many `sums` as [`ROWS_SUMMED`] rows have begun.
+pub(crate) fn sums_of_rows<T: Real>(pixels: &[T], width: usize, sums: &mut [f64]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (of_rows, rows) in sums.iter_mut().zip(pixels.chunks(ROWS_SUMMED * width)) {
+                *of_rows = sum(0.0, rows, |pixel| pixel);
+            }
+        },
+    );
+}
+
 /// Adds two functions of pairs of elements to `totals` in the way of [`sum`].
 #[inline(always)]
 pub(crate) fn sum_pairs<T: Real>(

@@ -1,5 +1,5 @@
-//! Matrix products of float32 whose factors are packed once and then multiplied part by part, on x86-64 processors with AVX2 and
-//! fused multiply-adds.
+//! Matrix products of float32 whose factors are packed once and then multiplied part by part, on x86-64 processors with AVX-512, or with
+//! AVX2 and fused multiply-adds.
 //!
 //! `gemm` reads, or packs, its factors for each product anew. Where a few rows of filters at a time are multiplied with the same pixels
 //! ([`crate::inverted_residual`]), it reads these pixels again for each few, in rows that lie a whole plane apart; as the sizes of
@@ -41,17 +41,22 @@ enum Instructions {
 }
 
 impl Instructions {
-    /// Those of this processor, if it is served.
+    /// All that this processor has, the fastest first.
     #[cfg(target_arch = "x86_64")]
-    fn fastest() -> Option<Self> {
-        let narrow = || pulp::x86::V3::try_new().map(Self::Avx2);
-        pulp::x86::V4::try_new().map(Self::Avx512).or_else(narrow)
+    fn all() -> impl Iterator<Item = Self> {
+        let wide = pulp::x86::V4::try_new().map(Self::Avx512);
+        wide.into_iter().chain(pulp::x86::V3::try_new().map(Self::Avx2))
     }
 
-    /// Other processors are not.
+    /// Other processors are not served.
     #[cfg(not(target_arch = "x86_64"))]
+    fn all() -> impl Iterator<Item = Self> {
+        std::iter::empty()
+    }
+
+    /// Those of this processor, if it is served.
     fn fastest() -> Option<Self> {
-        None
+        Self::all().next()
     }
 
     /// Lines of a panel of pixels at one place of the inner dimension. The last panel may have fewer.
@@ -68,6 +73,15 @@ impl Instructions {
 /// Whether products of numbers of this type are computed here on this processor.
 pub(crate) fn serve<T: Real>() -> bool {
     is_single::<T>() && Instructions::fastest().is_some()
+}
+
+/// Whether they are faster than those of `gemm` where no numbers have to be widened: with AVX2. Its kernels for AVX-512 have as many rows and
+/// columns as these.
+pub(crate) fn outdo_gemm() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return matches!(Instructions::fastest(), Some(Instructions::Avx2(_)));
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 /// Filters as a left factor: panels of [`ROWS`] rows, the last one with zeros.
@@ -107,8 +121,8 @@ impl Filters {
 pub(crate) struct Pixels {
     /// `[panel, inner, line]`.
     lines: Vec<Line>,
-    /// Lines of a row of each panel but the last.
-    wide: usize,
+    /// What they are packed for, on a processor that is served.
+    instructions: Option<Instructions>,
     inner: usize,
     columns: usize,
 }
@@ -122,8 +136,11 @@ impl Pixels {
     /// Makes room for so many columns of `inner` numbers in the memory of those before, whose numbers it holds until others are put in
     /// their place.
     pub(crate) fn begin(&mut self, inner: usize, columns: usize) {
-        let wide = Instructions::fastest().map_or(1, Instructions::lines);
-        (self.wide, self.inner, self.columns) = (wide, inner, columns);
+        self.begin_for(Instructions::fastest(), inner, columns);
+    }
+
+    fn begin_for(&mut self, instructions: Option<Instructions>, inner: usize, columns: usize) {
+        (self.instructions, self.inner, self.columns) = (instructions, inner, columns);
         let lines = columns.div_ceil(LANES) * inner;
         self.lines.reserve_exact(lines.saturating_sub(self.lines.len()));
         self.lines.resize(lines, Line([0.0; LANES]));
@@ -166,11 +183,18 @@ impl Pixels {
         }
     }
 
+    /// Lines of a row of each panel but the last.
+    #[inline(always)]
+    fn wide(&self) -> usize {
+        self.instructions.map_or(1, Instructions::lines)
+    }
+
     /// The lines of a row from one on that follow each other: up to the end of its panel.
     #[inline(always)]
     fn lines_of(&mut self, row: usize, line: usize) -> &mut [Line] {
-        let (first, at) = (line - line % self.wide, line % self.wide);
-        let wide = self.wide.min(self.columns.div_ceil(LANES) - first);
+        let most = self.wide();
+        let (first, at) = (line - line % most, line % most);
+        let wide = most.min(self.columns.div_ceil(LANES) - first);
         &mut self.lines[first * self.inner + row * wide..][at..wide]
     }
 }
@@ -195,7 +219,7 @@ pub(crate) fn multiply<T: Real>(
     if product.rows == 0 || product.pixels.columns == 0 {
         return;
     }
-    match Instructions::fastest() {
+    match pixels.instructions {
         #[cfg(target_arch = "x86_64")]
         Some(Instructions::Avx2(simd)) => Simd::vectorize(simd, product),
         #[cfg(target_arch = "x86_64")]
@@ -217,9 +241,9 @@ impl WithSimd for Product<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(mut self, simd: S) {
-        let Pixels { lines, wide, inner, columns } = self.pixels;
+        let Pixels { lines, inner, columns, .. } = self.pixels;
         // A panel of pixels stays in the first-level cache for all filters.
-        for some in parts(*columns, wide * LANES) {
+        for some in parts(*columns, self.pixels.wide() * LANES) {
             let width = some.len().div_ceil(LANES);
             let panel = &lines[some.start / LANES * inner..][..width * inner];
             match (S::F32_LANES, width) {
@@ -312,9 +336,10 @@ mod tests {
     /// of a row after the other.
     #[test]
     fn products_have_the_bits_of_gemm_and_touch_nothing_else() {
-        if !serve::<f32>() {
-            return;
-        }
+        Instructions::all().for_each(check);
+    }
+
+    fn check(instructions: Instructions) {
         let mut pixels = Pixels::default();
         for (case, [rows, inner, columns]) in [
             [96, 16, 500],
@@ -336,7 +361,7 @@ mod tests {
             let mut expected = random(200 + case as u64, rows * stride);
             let mut found = expected.clone();
             by_gemm(&mut expected, stride, Mode::Replace, left, right, Threads::One);
-            pixels.begin(inner, columns);
+            pixels.begin_for(Some(instructions), inner, columns);
             for place in 0..inner {
                 let row = &b[place * (columns + 9)..][..columns];
                 for some in parts(columns, [columns, 7, 48, 16, 100][case % 5]) {

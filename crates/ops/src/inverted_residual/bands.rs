@@ -8,6 +8,7 @@ use crate::convolution::cpu::depthwise::Geometry;
 use crate::cpu::factors::multiplies_as_stored;
 use crate::cpu::gemm::{IN_ONE_GO, apart};
 use crate::cpu::gemm_bf16::{Left, Right};
+use crate::cpu::lanes::ROWS_SUMMED;
 use crate::cpu::panels;
 
 /// The fewest bytes of an expanded map, and pixels of its planes, that are divided into bands: where measurements began to show a gain.
@@ -22,7 +23,7 @@ const EXPANDED: usize = 256 << 10;
 const SEVERAL: usize = 16;
 /// The fewest rows of a band that is made low for the sake of more threads: lower ones would compute more rows twice than others gain. Rows of
 /// a depthwise convolution are computed as many at a time, so that other bands have a multiple of it.
-const FEWEST: usize = 4;
+const FEWEST: usize = ROWS_SUMMED;
 /// The number of channels of a block in bands is a multiple of this.
 const CHANNELS: usize = 8;
 
@@ -118,7 +119,8 @@ impl InvertedResidualShape {
         // As even as possible.
         let even = |most: usize| height.div_ceil(height.div_ceil(most.clamp(1, height)));
         let rows = if self.output > 0 && most >= FEWEST { even(most - most % FEWEST) } else { even(most) };
-        if rows < FEWEST { rows } else { rows.next_multiple_of(FEWEST).min(height) }
+        // Without a projection rows are added up, a few at a time.
+        if self.output > 0 && rows < FEWEST { rows } else { rows.next_multiple_of(FEWEST).min(height) }
     }
 
     /// Pixels of each channel that a band reads at most.
@@ -149,7 +151,8 @@ impl How {
     fn of(format: DType) -> Self {
         match format {
             _ if multiplies_as_stored(format) => Self::Halves,
-            DType::F32 | DType::BF16 | DType::F16 if panels::serve::<f32>() => Self::Panels,
+            DType::BF16 | DType::F16 if panels::serve::<f32>() => Self::Panels,
+            DType::F32 if panels::outdo_gemm() => Self::Panels,
             _ => Self::Plain,
         }
     }

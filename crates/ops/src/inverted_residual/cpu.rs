@@ -1,8 +1,8 @@
 //! Inverted residual blocks on the CPU, band by band.
 //!
 //! A thread takes a band of output rows of a sample ([`super::bands`]). It expands the input rows under them, a few channels at a time,
-//! and normalises and convolves each of these, a few rows at a time. Without a projection the result is the output. With one it is normalised
-//! into a buffer of all channels of the band, and the projection is one matrix product. Where maps of bf16 are multiplied as they are
+//! and normalises and convolves each of these, a few rows at a time. The result is normalised. Without a projection it is the output, and the
+//! rows of its planes are added up; with one, a buffer holds all channels of the band, and the projection is one matrix product. Where maps of bf16 are multiplied as they are
 //! stored, both of these buffers are bf16, too: products round what they write, and normalising rounds what the projection would.
 
 use std::ops::Range;
@@ -17,27 +17,38 @@ use super::normed::Normed;
 use super::products::{Middle, Prepared};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::convolution::Places;
-use crate::convolution::cpu::depthwise::{self, Geometry, Plane, in_parts, written};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, written};
 use crate::cpu::factors::{Filters, Part};
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Right;
+use crate::cpu::lanes::{ROWS_SUMMED, sums_of_rows};
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::pool::Pool;
+use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 
 impl InvertedResiduals for Flex {
-    fn expanded_depthwise(x: FlexTensor, expand: Layer<Self>, filters: FlexTensor, places: Places) -> FlexTensor {
-        let shape = Shape::of(&x, &filters, places, 0);
+    fn expanded_depthwise(
+        x: FlexTensor,
+        expand: Layer<Self>,
+        depthwise: Layer<Self>,
+        places: Places,
+    ) -> (FlexTensor, FlexTensor) {
+        let shape = Shape::of(&x, &depthwise.filters, places, 0);
         shape.reserve(x.dtype());
         computed_in!(T = x.dtype(); {
-            let (x, of_expansion, filters) = (contiguous(&x), values(&expand.filters), values(&filters));
+            let (x, of_expansion, filters) = (contiguous(&x), values(&expand.filters), values(&depthwise.filters));
             let x = x.source();
             let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape));
-            let y = Kernel::<T> { x, shape, expand, filters: &filters, project: None }.forward();
-            tensor(y, shape.depthwise.output())
+            let then = Then::Squeeze(depthwise.normed());
+            let (y, sums) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
+            let pixels = shape.depthwise.out_plane() as f64;
+            let means = sums.chunks(shape.sums()).map(|sums| T::of(sums.iter().sum::<f64>() / pixels));
+            let [batch, channels, ..] = shape.depthwise.output();
+            (tensor(y, shape.depthwise.output()), tensor(means.collect::<Vec<T>>(), [batch, channels]))
         })
     }
 
@@ -61,8 +72,8 @@ impl InvertedResiduals for Flex {
             };
             let expand =
                 of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(), &shape));
-            let project = Some(Projection::new(&project, depthwise.normed(), &shape));
-            let y = Kernel::<T> { x, shape, expand, filters: &filters, project }.forward();
+            let then = Then::Project(Projection::new(&project, depthwise.normed(), &shape));
+            let (y, _) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
             tensor(y, [batch, output, rows, columns])
         })
     }
@@ -80,6 +91,12 @@ impl Shape {
         let numbers = self.described().scratch(dtype) / size_of::<f32>() * rayon::current_num_threads();
         reserve(numbers, if dtype == DType::F64 { dtype } else { DType::F32 });
         reserve(self.depthwise.batch * self.made() * self.depthwise.out_plane(), dtype);
+        reserve(self.depthwise.batch * self.depthwise.channels * self.sums(), DType::F64);
+    }
+
+    /// Sums of rows of a plane of the output that there are without a projection.
+    fn sums(&self) -> usize {
+        if self.output > 0 { 0 } else { self.depthwise.out[0].div_ceil(ROWS_SUMMED) }
     }
 
     /// Channels of the output.
@@ -116,6 +133,13 @@ impl<'a, T: Stored> Projection<'a, T> {
     }
 }
 
+/// What becomes of the depthwise convolution's output.
+enum Then<'a, T> {
+    /// It is the output, and the normalised and activated planes are added up.
+    Squeeze(Normed<T>),
+    Project(Projection<'a, T>),
+}
+
 /// A block; see the module.
 struct Kernel<'a, T> {
     x: Source<'a, T>,
@@ -123,7 +147,7 @@ struct Kernel<'a, T> {
     expand: Option<Expansion<'a, T>>,
     /// The depthwise convolution's.
     filters: &'a [T],
-    project: Option<Projection<'a, T>>,
+    then: Then<'a, T>,
 }
 
 /// A part of a sample's output: some rows of some of its planes, or of all planes of a projection.
@@ -133,6 +157,8 @@ struct Band<'a, T> {
     /// The channels of the middle that it is computed from.
     channels: Range<usize>,
     planes: Vec<making::Part<'a, T>>,
+    /// Of each of these planes, if there are any.
+    sums: Vec<&'a mut [f64]>,
 }
 
 /// A channel of a band, as the depthwise convolution reads it.
@@ -167,8 +193,9 @@ struct Scratch<T> {
     /// Some channels of the expanded map, as the layers would store it.
     expanded: Elements<T>,
     depthwise: depthwise::Scratch<T>,
-    /// Rows of a channel of the middle.
+    /// Rows of a channel of the middle, and what they are after the normalisation.
     convolved: Vec<T>,
+    normalised: Vec<T>,
     /// All channels of it, before a projection.
     middle: Option<Middle<T>>,
     /// The band of the output.
@@ -188,6 +215,7 @@ impl<T: Stored> Scratch<T> {
             expanded: kept(),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
+            normalised: Vec::new(),
             middle: (shape.output > 0).then(|| Middle::new(x, shape.format, shape.projection())),
             product: kept(),
             wide: Vec::new(),
@@ -206,19 +234,21 @@ impl<T: Stored> Scratch<T> {
 }
 
 impl<T: Stored> Kernel<'_, T> {
-    fn forward(&self) -> Elements<T> {
-        let Geometry { batch, .. } = self.shape.depthwise;
+    /// The output, and the sums of rows of its planes ([`Shape::sums`]).
+    fn forward(&self) -> (Elements<T>, Vec<f64>) {
+        let Geometry { batch, channels, .. } = self.shape.depthwise;
         let mut y = Making::like(self.x, batch * self.shape.made() * self.shape.depthwise.out_plane());
-        let bands = bands(&self.shape, &mut y);
+        let mut sums = vec![0.0; batch * channels * self.shape.sums()];
+        let bands = bands(&self.shape, &mut y, &mut sums);
         let scratch = Pool::default();
         bands.into_par_iter().for_each(|band| {
-            let work = |scratch: &mut Scratch<T>| match &self.project {
-                Some(project) => self.projected(project, band, scratch),
-                None => self.convolved(band, scratch),
+            let work = |scratch: &mut Scratch<T>| match &self.then {
+                Then::Project(project) => self.projected(project, band, scratch),
+                Then::Squeeze(normed) => self.squeezed(normed, band, scratch),
             };
             scratch.lend(|| Scratch::new(self.x, &self.shape), work);
         });
-        y.made()
+        (y.made(), sums)
     }
 
     /// Rounds what layers that are computed one by one would store in the format of the map.
@@ -228,15 +258,28 @@ impl<T: Stored> Kernel<'_, T> {
         }
     }
 
-    /// Computes a band of the middle.
-    fn convolved(&self, band: Band<'_, T>, scratch: &mut Scratch<T>) {
+    /// Computes a band of the middle: normalised and activated, unless that would be rounded once more than by the layers one by one.
+    fn squeezed(&self, normed: &Normed<T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
-        let (piece, mut planes) = (read.depthwise.piece(), band.planes.into_iter());
+        let (piece, [_, width]) = (read.depthwise.piece(), read.depthwise.out);
+        let (mut planes, halves) = (band.planes.into_iter().zip(band.sums), matches!(self.x, Source::Halves(..)));
+        let mut normalised = std::mem::take(&mut scratch.normalised);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
-            let Some(plane) = planes.next() else { return };
-            let y = &mut in_parts(plane, piece, convolved);
-            read.depthwise.forward(channel, x, self.filters, buffer, y);
+            let Some((plane, sums)) = planes.next() else { return };
+            let mut pieces = plane.parts(piece).into_iter();
+            read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
+                let Some(piece) = pieces.next() else { return };
+                convolved.resize(pixels.len(), T::of(0.0));
+                normalised.resize(pixels.len(), T::of(0.0));
+                work(convolved);
+                self.store(convolved);
+                normed.apply(channel, Source::Same(convolved), &mut normalised);
+                sums_of_rows(&normalised, width, &mut sums[pixels.start / width / ROWS_SUMMED..]);
+                let made = if halves { &*convolved } else { &normalised };
+                piece.begin(Threads::One).copy(Source::Same(made));
+            });
         });
+        scratch.normalised = normalised;
     }
 
     /// Computes a band of the projection.
@@ -336,12 +379,12 @@ impl<T: Stored> Kernel<'_, T> {
 
 /// Divides an output into bands, sample by sample. Those of a projection come from all channels, bands of the middle from some
 /// ([`Shape::channels_of_band`]).
-fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>) -> Vec<Band<'a, T>> {
+fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>, sums: &'a mut [f64]) -> Vec<Band<'a, T>> {
     let Geometry { channels, out: [height, width], .. } = shape.depthwise;
     let threads = rayon::current_num_threads();
     let (each, of_band) = (shape.band_rows(threads), shape.channels_of_band(threads));
     let (from, planes) = if shape.output == 0 { (of_band, of_band) } else { (channels, shape.output) };
-    let mut all = Vec::new();
+    let (mut all, mut sums) = (Vec::new(), sums.chunks_mut(shape.sums().max(1)));
     for (sample, y) in y.parts((shape.made() * height * width).max(1)).into_iter().enumerate() {
         let first = all.len();
         for rows in parts(height, each) {
@@ -350,11 +393,16 @@ fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>) -> Vec<Band<'a, T>>
                 rows: rows.clone(),
                 channels,
                 planes: Vec::new(),
+                sums: Vec::new(),
             }));
         }
         for (number, plane) in y.parts(height * width).into_iter().enumerate() {
             let of_group = all[first + number / planes..].iter_mut().step_by(channels.div_ceil(from));
-            of_group.zip(plane.parts(each * width)).for_each(|(band, rows)| band.planes.push(rows));
+            let mut sums = sums.next().unwrap_or_default().chunks_mut(each.div_ceil(ROWS_SUMMED));
+            of_group.zip(plane.parts(each * width)).for_each(|(band, rows)| {
+                band.planes.push(rows);
+                band.sums.extend(sums.next());
+            });
         }
     }
     all

@@ -8,7 +8,7 @@
 //! - the middle of the block is `v = D u`, `[n, e, h', w']`, and
 //! - its projection is `y = P f2(a2 v + b2)`, `[n, o, h', w']`.
 //!
-//! [`expanded_depthwise`] computes `v`, for blocks that need the mean of its planes before they go on. [`inverted_residual`] computes
+//! [`expanded_depthwise`] computes `v`, for blocks that need the mean of the planes of `f2(a2 v + b2)` before they go on, and these means. [`inverted_residual`] computes
 //! `y`, with or without an expansion. Both go over the output in bands of rows (`bands`): `u` and `v` are a few times as large as `x`
 //! and `y`, and exist only for one band of one sample at a time, in the cache of the core that computes it. Rows of `u` that two bands
 //! need are computed twice.
@@ -24,10 +24,11 @@ mod products;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::activation::Activation;
 use crate::convolution::Places;
+use crate::deferred::{Deferred, Normalisation};
 use crate::device::on_cpu;
 
 pub use bands::InvertedResidualShape;
@@ -69,13 +70,31 @@ pub fn infers_inverted_residuals(x: &Tensor<4>) -> bool {
     on_cpu(x) && InvertedResidualShape::has_bands(x.dtype()) && !x.is_autodiff()
 }
 
-/// The depthwise convolution of a map of more channels: `expand`, normalised and activated, and then the convolution with `filters`
-/// `[e, 1, k, k]`. `x` `[n, c, h, w]` gives `[n, e, h', w']`, before any normalisation of it.
+/// The depthwise convolution of a map of more channels: `expand`, normalised and activated, and then `depthwise` with filters
+/// `[e, 1, k, k]`. `x` `[n, c, h, w]` gives the map `[n, e, h', w']` and the mean of each plane of it, `[n, e]`, float32 for maps of a
+/// half format.
+///
+/// The map is stored normalised and activated. In half formats, where that would round it once more, it is stored before that.
 ///
 /// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`].
-pub fn expanded_depthwise(x: Tensor<4>, expand: NormedConvolution, filters: Tensor<4>, places: Places) -> Tensor<4> {
-    let (x, expand, filters) = (x.into_dispatch(), expand.into_dispatch(), filters.into_dispatch());
-    Tensor::from_dispatch(<Dispatch as InvertedResiduals>::expanded_depthwise(x, expand, filters, places))
+pub fn expanded_depthwise(
+    x: Tensor<4>,
+    expand: NormedConvolution,
+    depthwise: NormedConvolution,
+    places: Places,
+) -> (Deferred, Tensor<2>) {
+    let ([batch, ..], dtype) = (x.dims(), x.dtype());
+    let NormedConvolution { mut weight, mut bias, mut statistics, mut epsilon, mut activation, .. } = depthwise.clone();
+    if matches!(dtype, DType::F32 | DType::F64) {
+        (weight, bias, epsilon, activation) = (weight.ones_like(), bias.zeros_like(), 0.0, Activation::Identity);
+        let [mean, variance] = [bias.clone(), weight.clone()].map(|of_channels| of_channels.unsqueeze::<3>());
+        statistics = Tensor::cat(vec![mean, variance], 0);
+    }
+    let (x, expand, depthwise) = (x.into_dispatch(), expand.into_dispatch(), depthwise.into_dispatch());
+    let (x, means) = <Dispatch as InvertedResiduals>::expanded_depthwise(x, expand, depthwise, places);
+    let how = Normalisation { groups: vec![batch], epsilon, activation, rebuild: None };
+    let map = Deferred { x: Tensor::from_dispatch(x), weight, bias, statistics, how, gate: None };
+    (map, Tensor::from_dispatch(means))
 }
 
 /// Expansion, if there is one, depthwise convolution and projection with filters `[o, e, 1, 1]`. `x` `[n, c, h, w]` gives
@@ -120,9 +139,9 @@ pub(crate) trait InvertedResiduals: Backend {
     fn expanded_depthwise(
         x: FloatTensor<Self>,
         #[extension_type] expand: Layer<Self>,
-        filters: FloatTensor<Self>,
+        #[extension_type] depthwise: Layer<Self>,
         places: Places,
-    ) -> FloatTensor<Self>;
+    ) -> (FloatTensor<Self>, FloatTensor<Self>);
 
     /// See [`inverted_residual`].
     fn inverted_residual(

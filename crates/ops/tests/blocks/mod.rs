@@ -144,7 +144,14 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
             )
         }
         (None, Some(expand)) => {
-            (expanded_depthwise(map, expand.on(&ground), depthwise.on(&ground).filters, places), middle)
+            let (found, means) = expanded_depthwise(map, expand.on(&ground), depthwise.on(&ground), places);
+            let one_by_one = behind(depthwise.on(&ground), middle);
+            if block.shape().is_in_bands() {
+                let expected = one_by_one.clone().global_average_pool();
+                assert!(vec(means) == vec(expected), "{block:?} has other means than its layers");
+            }
+            naive = depthwise.normalised(&naive);
+            (found.whole(), one_by_one.whole())
         }
         (None, None) => panic!("{block:?} is a depthwise convolution"),
     };

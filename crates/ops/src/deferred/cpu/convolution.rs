@@ -22,7 +22,7 @@ use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Threads, apart};
-use crate::cpu::lanes::{sum, vectorised};
+use crate::cpu::lanes::{ROWS_SUMMED, sums_of_rows};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
@@ -269,18 +269,15 @@ fn absorb_planes<T: Stored>(
 
 /// The mean of each plane.
 pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T> {
-    let plane = reading.plane();
+    let (plane, width) = (reading.plane(), reading.norm.width);
     (0..reading.x.len() / plane)
         .into_par_iter()
         .map_init(
-            || vec![T::of(0.0); plane],
-            |read, index| {
+            || (vec![T::of(0.0); plane], vec![0.0; (plane / width).div_ceil(ROWS_SUMMED)]),
+            |(read, sums), index| {
                 reading.fill(index, 0, read);
-                let total = vectorised(
-                    #[inline(always)]
-                    || sum(0.0, read, |value| value),
-                );
-                T::of(total / plane as f64)
+                sums_of_rows(read, width, sums);
+                T::of(sums.iter().sum::<f64>() / plane as f64)
             },
         )
         .collect()

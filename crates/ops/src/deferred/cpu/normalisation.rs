@@ -9,6 +9,8 @@ pub(crate) struct NormAct<T> {
     pub(crate) channels: usize,
     /// Pixels of a plane.
     pub(crate) plane: usize,
+    /// Pixels of a row.
+    pub(crate) width: usize,
     groups: Vec<usize>,
     /// The group of each sample.
     group_of: Vec<usize>,
@@ -60,7 +62,7 @@ impl<T: Real> NormAct<T> {
             .collect();
         let group_of = groups.iter().enumerate().flat_map(|(group, &size)| std::iter::repeat_n(group, size)).collect();
         debug_assert_eq!(groups.iter().sum::<usize>(), batch);
-        Self { channels, plane: height * width, groups: groups.to_vec(), group_of, per_channel }
+        Self { channels, plane: height * width, width, groups: groups.to_vec(), group_of, per_channel }
     }
 
     /// The coefficients of plane `index`, counted over samples and channels.
