@@ -28,7 +28,7 @@ while (($# > 0)); do
     esac
 done
 [[ -x $binary && -f $binary ]] || fail "there is no command at $binary: cargo build --release --locked makes it"
-tar --version 2>/dev/null | grep -q 'GNU tar' || fail "needs GNU tar"
+[[ $(tar --version 2>/dev/null) == *'GNU tar'* ]] || fail "needs GNU tar"
 mkdir -p -- "$out"
 out=$(cd -- "$out" && pwd)
 
