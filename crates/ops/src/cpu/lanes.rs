@@ -84,6 +84,11 @@ pub(crate) fn sums_of_rows<T: Real>(pixels: &[T], width: usize, sums: &mut [f64]
     );
 }
 
+/// The mean of so many pixels of a plane, from the sums of its rows.
+pub(crate) fn mean_of_rows<T: Real>(sums: &[f64], pixels: usize) -> T {
+    T::of(sums.iter().sum::<f64>() / pixels as f64)
+}
+
 /// Adds two functions of pairs of elements to `totals` in the way of [`sum`].
 #[inline(always)]
 pub(crate) fn sum_pairs<T: Real>(

@@ -14,19 +14,18 @@ use rayon::prelude::*;
 
 use super::bands::{Read, Shape};
 use super::normed::Normed;
-use super::products::{Middle, Prepared};
+use super::products::{Middle, Prepared, kept};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry, Plane, written};
 use crate::cpu::factors::{Filters, Part};
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Right;
-use crate::cpu::lanes::{ROWS_SUMMED, sums_of_rows};
+use crate::cpu::lanes::{ROWS_SUMMED, mean_of_rows, sums_of_rows};
 use crate::cpu::making::{self, Making};
 use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::pool::Pool;
-use crate::cpu::real::Real;
 use crate::cpu::reserve;
 use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
 
@@ -45,8 +44,7 @@ impl InvertedResiduals for Flex {
             let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape));
             let then = Then::Squeeze(depthwise.normed());
             let (y, sums) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
-            let pixels = shape.depthwise.out_plane() as f64;
-            let means = sums.chunks(shape.sums()).map(|sums| T::of(sums.iter().sum::<f64>() / pixels));
+            let means = sums.chunks(shape.sums()).map(|sums| mean_of_rows(sums, shape.depthwise.out_plane()));
             let [batch, channels, ..] = shape.depthwise.output();
             (tensor(y, shape.depthwise.output()), tensor(means.collect::<Vec<T>>(), [batch, channels]))
         })
@@ -207,17 +205,15 @@ struct Scratch<T> {
 impl<T: Stored> Scratch<T> {
     /// For a block whose map is `x`.
     fn new(x: Source<'_, T>, shape: &Shape) -> Self {
-        // What is not multiplied as it is stored is kept in the type that is computed in.
-        let kept = || if x.multiplies_halves() { Elements::zeros(0, shape.format) } else { Vec::new().into() };
         Self {
             panels: panels::Pixels::default(),
             halves: Right::default(),
-            expanded: kept(),
+            expanded: kept(x, shape.format),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
             normalised: Vec::new(),
             middle: (shape.output > 0).then(|| Middle::new(x, shape.format, shape.projection())),
-            product: kept(),
+            product: kept(x, shape.format),
             wide: Vec::new(),
         }
     }

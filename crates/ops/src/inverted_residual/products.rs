@@ -38,6 +38,12 @@ impl<'a, T: Stored> Prepared<'a, T> {
     }
 }
 
+/// A buffer for numbers between the products of a block whose map is `x`, of this format: as they are stored if they are multiplied so,
+/// otherwise in the type that is computed in.
+pub(super) fn kept<T: Stored>(x: Source<'_, T>, format: DType) -> Elements<T> {
+    if x.multiplies_halves() { Elements::zeros(0, format) } else { Vec::new().into() }
+}
+
 /// All channels of the middle of a band, normalised, as the projection multiplies them.
 pub(super) enum Middle<T> {
     /// A row for each channel, and how far apart they begin.
@@ -51,9 +57,7 @@ impl<T: Stored> Middle<T> {
     pub(super) fn new(x: Source<'_, T>, format: DType, how: How) -> Self {
         match how {
             How::Panels => Self::Panels(panels::Pixels::default(), Vec::new()),
-            // What is not multiplied as it is stored is kept in the type that is computed in.
-            _ if x.multiplies_halves() => Self::Rows(Elements::zeros(0, format), 0),
-            _ => Self::Rows(Vec::new().into(), 0),
+            How::Halves | How::Plain => Self::Rows(kept(x, format), 0),
         }
     }
 

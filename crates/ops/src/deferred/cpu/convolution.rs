@@ -22,7 +22,7 @@ use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Threads, apart};
-use crate::cpu::lanes::{ROWS_SUMMED, sums_of_rows};
+use crate::cpu::lanes::{ROWS_SUMMED, mean_of_rows, sums_of_rows};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
@@ -277,7 +277,7 @@ pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T>
             |(read, sums), index| {
                 reading.fill(index, 0, read);
                 sums_of_rows(read, width, sums);
-                T::of(sums.iter().sum::<f64>() / plane as f64)
+                mean_of_rows(sums, plane)
             },
         )
         .collect()
