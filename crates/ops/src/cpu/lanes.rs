@@ -20,15 +20,34 @@ pub(crate) fn deal<T: Copy>(values: &[T], first: &mut [T], second: &mut [T]) {
     vectorised(
         #[inline(always)]
         || {
-            let (pairs, rest) = values.as_chunks::<2>();
-            for ((pair, first), second) in pairs.iter().zip(&mut *first).zip(second) {
-                [*first, *second] = *pair;
-            }
-            if let (Some(first), Some(value)) = (first.get_mut(pairs.len()), rest.first()) {
-                *first = *value;
-            }
+            deal_pairs(
+                values,
+                [first, second],
+                #[inline(always)]
+                |pair| pair,
+                #[inline(always)]
+                |value| value,
+            )
         },
     );
+}
+
+/// [`deal`] of functions of two elements that follow each other, and of one that is alone. To be called where loops are vectorised.
+#[inline(always)]
+pub(crate) fn deal_pairs<X: Copy, T>(
+    values: &[X],
+    [first, second]: [&mut [T]; 2],
+    of_pair: impl Fn([X; 2]) -> [T; 2],
+    of_one: impl Fn(X) -> T,
+) {
+    let (pairs, _) = values.as_chunks::<2>();
+    let together = pairs.len().min(first.len()).min(second.len());
+    for ((pair, first), second) in pairs.iter().zip(&mut *first).zip(second) {
+        [*first, *second] = of_pair(*pair);
+    }
+    if let (Some(first), Some(value)) = (first.get_mut(together), values.get(2 * together)) {
+        *first = of_one(*value);
+    }
 }
 
 /// Takes elements from two slices in turn: the inverse of [`deal`]. Elements for which there is no room are left out.

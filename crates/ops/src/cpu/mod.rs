@@ -35,6 +35,8 @@ mod random;
 pub(crate) mod real;
 pub(crate) mod room;
 #[cfg(target_arch = "x86_64")]
+mod rounding;
+#[cfg(target_arch = "x86_64")]
 mod tiles;
 pub(crate) mod values;
 

@@ -17,7 +17,8 @@ use super::normed::Normed;
 use super::products::{Middle, Prepared, kept};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::convolution::Places;
-use crate::convolution::cpu::depthwise::{self, Geometry, Plane, written};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Split, written};
+use crate::cpu::bits::round_over;
 use crate::cpu::factors::{Filters, Part};
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Right;
@@ -181,6 +182,13 @@ impl<T: Stored> Plane<T> for Channel<'_, T> {
             Self::Expanded(..) => written(self, pixels, buffer),
         }
     }
+
+    fn split(&self, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
+        match self {
+            Self::There(x) => x.split(pixels, to, split, buffer),
+            Self::Expanded(x, then, channel) => then.split(*channel, x.part(pixels), to, split, buffer),
+        }
+    }
 }
 
 /// Buffers of a band.
@@ -191,8 +199,9 @@ struct Scratch<T> {
     /// Some channels of the expanded map, as the layers would store it.
     expanded: Elements<T>,
     depthwise: depthwise::Scratch<T>,
-    /// Rows of a channel of the middle, and what they are after the normalisation.
+    /// Rows of a channel of the middle, as they are stored, and what they are after the normalisation.
     convolved: Vec<T>,
+    bits: Vec<u16>,
     normalised: Vec<T>,
     /// All channels of it, before a projection.
     middle: Option<Middle<T>>,
@@ -211,6 +220,7 @@ impl<T: Stored> Scratch<T> {
             expanded: kept(x, shape.format),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
+            bits: Vec::new(),
             normalised: Vec::new(),
             middle: (shape.output > 0).then(|| Middle::new(x, shape.format, shape.projection())),
             product: kept(x, shape.format),
@@ -254,12 +264,28 @@ impl<T: Stored> Kernel<'_, T> {
         }
     }
 
+    /// The same, in places of the format where products are of that.
+    fn stored<'b>(&self, made: &'b mut [T], bits: &'b mut Vec<u16>) -> Source<'b, T> {
+        match self.x {
+            Source::Halves(half, _) if self.x.multiplies_halves() => {
+                bits.resize(made.len(), 0);
+                round_over(half, made, bits, Threads::One);
+                Source::Halves(half, bits)
+            }
+            _ => {
+                self.store(made);
+                Source::Same(made)
+            }
+        }
+    }
+
     /// Computes a band of the middle: normalised and activated, unless that would be rounded once more than by the layers one by one.
     fn squeezed(&self, normed: &Normed<T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let (piece, [_, width]) = (read.depthwise.piece(), read.depthwise.out);
         let (mut planes, halves) = (band.planes.into_iter().zip(band.sums), matches!(self.x, Source::Halves(..)));
         let mut normalised = std::mem::take(&mut scratch.normalised);
+        let mut bits = std::mem::take(&mut scratch.bits);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             let Some((plane, sums)) = planes.next() else { return };
             let mut pieces = plane.parts(piece).into_iter();
@@ -268,14 +294,13 @@ impl<T: Stored> Kernel<'_, T> {
                 convolved.resize(pixels.len(), T::of(0.0));
                 normalised.resize(pixels.len(), T::of(0.0));
                 work(convolved);
-                self.store(convolved);
-                normed.apply(channel, Source::Same(convolved), &mut normalised);
+                let stored = self.stored(convolved, &mut bits);
+                normed.apply(channel, stored, &mut normalised);
                 sums_of_rows(&normalised, width, &mut sums[pixels.start / width / ROWS_SUMMED..]);
-                let made = if halves { &*convolved } else { &normalised };
-                piece.begin(Threads::One).copy(Source::Same(made));
+                piece.begin(Threads::One).copy(if halves { stored } else { Source::Same(&normalised) });
             });
         });
-        scratch.normalised = normalised;
+        (scratch.normalised, scratch.bits) = (normalised, bits);
     }
 
     /// Computes a band of the projection.
@@ -283,13 +308,13 @@ impl<T: Stored> Kernel<'_, T> {
         let read = self.shape.read(&band.rows);
         let pixels = read.depthwise.out_plane();
         let Some(mut middle) = scratch.middle.take() else { return };
+        let mut bits = std::mem::take(&mut scratch.bits);
         middle.begin(band.channels.len(), pixels);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
                 convolved.resize(pixels.len(), T::of(0.0));
                 work(convolved);
-                self.store(convolved);
-                middle.put(&project.before, channel, pixels.start, convolved);
+                middle.put(&project.before, channel, pixels.start, self.stored(convolved, &mut bits));
             });
         });
         let Scratch { product, wide, .. } = &mut *scratch;
@@ -297,7 +322,7 @@ impl<T: Stored> Kernel<'_, T> {
         for (number, plane) in band.planes.into_iter().enumerate() {
             plane.begin(Threads::One).copy(product.source().chunk(number, pixels));
         }
-        scratch.middle = Some(middle);
+        (scratch.middle, scratch.bits) = (Some(middle), bits);
     }
 
     /// Calls `work` for each channel with its number, its rows that the band reads, buffers of the depthwise convolution and one for its

@@ -4,10 +4,11 @@ use burn::backend::Flex;
 
 use super::Layer;
 use crate::activation::Activation;
-use crate::cpu::halves::AsStored;
+use crate::convolution::cpu::depthwise::Split;
+use crate::cpu::halves::Filled;
 use crate::cpu::values::{Source, Stored, dims, values};
 use crate::deferred::cpu::normalisation::NormAct;
-use crate::deferred::cpu::reading::normalise;
+use crate::deferred::cpu::reading::{normalise, normalise_split};
 
 impl Layer<Flex> {
     pub(super) fn normed<T: Stored>(&self) -> Normed<T> {
@@ -26,7 +27,12 @@ pub(super) struct Normed<T> {
 }
 
 impl<T: Stored> Normed<T> {
-    pub(super) fn apply<Y: AsStored<T>>(&self, channel: usize, x: Source<'_, T>, out: &mut [Y]) {
+    pub(super) fn apply<Y: Filled<T>>(&self, channel: usize, x: Source<'_, T>, out: &mut [Y]) {
         normalise(self.activation, self.norm.of_plane(channel), x, out);
+    }
+
+    /// [`Normed::apply`] to whole rows, which are split.
+    pub(super) fn split(&self, channel: usize, x: Source<'_, T>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
+        normalise_split(self.activation, self.norm.of_plane(channel), x, to, split, buffer);
     }
 }

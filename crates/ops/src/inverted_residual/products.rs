@@ -73,14 +73,13 @@ impl<T: Stored> Middle<T> {
     }
 
     /// Normalises pixels of a channel, from one on, into their place.
-    pub(super) fn put(&mut self, normed: &Normed<T>, channel: usize, first: usize, pixels: &[T]) {
-        let place = |stride: usize| channel * stride + first..channel * stride + first + pixels.len();
-        let x = Source::Same(pixels);
+    pub(super) fn put(&mut self, normed: &Normed<T>, channel: usize, first: usize, x: Source<'_, T>) {
+        let place = |stride: usize| channel * stride + first..channel * stride + first + x.len();
         match self {
             Self::Rows(Elements::Same(values), stride) => normed.apply(channel, x, &mut values[place(*stride)]),
             Self::Rows(Elements::Halves(_, bits), stride) => normed.apply(channel, x, &mut bits[place(*stride)]),
             Self::Panels(panels, normalised) => {
-                normalised.resize(pixels.len(), T::of(0.0));
+                normalised.resize(x.len(), T::of(0.0));
                 normed.apply(channel, x, normalised);
                 panels.put(channel, first, normalised);
             }

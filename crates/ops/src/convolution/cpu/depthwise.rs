@@ -24,7 +24,7 @@ use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// Pixels of a plane that are made and convolved at a time, about: 8 KiB of float32.
 const PIECE: usize = 2048;
-/// The fewest pixels of a row that is written to its place at once. Shorter ones are copied there, from rows that are computed together.
+/// The fewest pixels of a row that is widened into its place. Shorter ones are copied there, from rows that are widened together.
 const WIDE: usize = 64;
 
 /// A plane that is convolved.
@@ -34,6 +34,66 @@ pub(crate) trait Plane<T> {
 
     /// Some of its pixels: where they are, or in a buffer.
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T];
+
+    /// Writes whole rows of it to a buffer in which they are split.
+    fn split(&self, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>)
+    where
+        T: Real,
+    {
+        split.copy(self.pixels(pixels, buffer), to);
+    }
+}
+
+/// How rows of a plane lie in a buffer with more columns, in phases.
+#[derive(Clone, Copy)]
+pub(crate) struct Split {
+    /// Pixels of a row.
+    pub(crate) width: usize,
+    pub(crate) stride: usize,
+    /// The column that a row begins in.
+    pub(crate) left: usize,
+    /// The length of a phase. Columns beyond the phases are left out.
+    pub(crate) phase: usize,
+}
+
+impl Split {
+    /// From one row of the buffer to the next.
+    pub(crate) fn pitch(&self) -> usize {
+        self.stride * self.phase
+    }
+
+    /// Pixels of a row that have a place with a stride of 1.
+    pub(crate) fn kept(&self) -> usize {
+        self.width.min(self.phase.saturating_sub(self.left))
+    }
+
+    /// Where the pixels of a row go in turn with a stride of 2, as far as there is room.
+    #[inline(always)]
+    pub(crate) fn phases<'a, T>(&self, row: &'a mut [T]) -> [&'a mut [T]; 2] {
+        let (even, odd) = row.split_at_mut(self.phase);
+        let (even, odd) = (&mut even[self.left.div_ceil(2)..], &mut odd[self.left / 2..]);
+        if self.left.is_multiple_of(2) { [even, odd] } else { [odd, even] }
+    }
+
+    /// Copies rows to rows of the buffer.
+    pub(crate) fn copy<T: Real>(&self, rows: &[T], to: &mut [T]) {
+        for (row, to) in rows.chunks_exact(self.width).zip(to.chunks_exact_mut(self.pitch())) {
+            match self.stride {
+                1 => to[self.left..self.left + self.kept()].copy_from_slice(&row[..self.kept()]),
+                2 => {
+                    let [first, second] = self.phases(to);
+                    deal(row, first, second);
+                }
+                stride => {
+                    for (column, value) in row.iter().enumerate().map(|(column, value)| (column + self.left, value)) {
+                        if let Some(to) = to[column % stride * self.phase..][..self.phase].get_mut(column / stride) {
+                            *to = *value;
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// Some pixels of a plane, written to a buffer.
@@ -50,6 +110,15 @@ impl<T: Stored> Plane<T> for Source<'_, T> {
 
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {
         self.part(pixels).read(buffer, Threads::One)
+    }
+
+    fn split(&self, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
+        if split.stride > 1 || split.width < WIDE {
+            return split.copy(self.pixels(pixels, buffer), to);
+        }
+        for (row, to) in pixels.step_by(split.width).zip(to.chunks_exact_mut(split.pitch())) {
+            self.write(row..row + split.kept(), &mut to[split.left..split.left + split.kept()]);
+        }
     }
 }
 
@@ -135,6 +204,7 @@ pub(crate) struct Scratch<T> {
     output: Vec<T>,
     /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
+    /// With the factors of a plane; offsets are the same for all.
     taps: Vec<Tap<T>>,
 }
 
@@ -156,9 +226,10 @@ impl Geometry {
         lend: &mut Lend<'_, T>,
     ) {
         let ([.., width], [pitch, _]) = (self.output(), self.pitch());
-        let factors = self.filter(weight, index);
-        scratch.taps.clear();
-        scratch.taps.extend(self.places().zip(factors).map(|(offset, factor)| Tap { offset, factor: *factor }));
+        if scratch.taps.is_empty() {
+            scratch.taps.extend(self.places().map(|offset| Tap { offset, factor: T::of(0.0) }));
+        }
+        scratch.taps.iter_mut().zip(self.filter(weight, index)).for_each(|(tap, factor)| tap.factor = *factor);
         let mut split = 0;
         for rows in parts(self.out[0], self.rows_at_once(ROWS)) {
             split = self.split(x, split, rows.end, scratch);
@@ -296,31 +367,8 @@ impl Geometry {
         if until <= done {
             return done;
         }
-        let inside = phases[(top + done) * pitch..].chunks_exact_mut(pitch);
-        if self.stride == 1 && self.width >= WIDE {
-            let kept = self.width.min(phase - left);
-            for (row, to) in (done..until).zip(inside) {
-                plane.write(row * self.width..row * self.width + kept, &mut to[left..left + kept]);
-            }
-            return until;
-        }
-        for (to, row) in inside.zip(plane.pixels(done * self.width..until * self.width, made).chunks_exact(self.width))
-        {
-            match self.stride {
-                1 => {
-                    let kept = self.width.min(phase - left);
-                    to[left..left + kept].copy_from_slice(&row[..kept]);
-                }
-                2 => part(left, row, to.split_at_mut(phase)),
-                stride => {
-                    for (column, value) in row.iter().enumerate().map(|(column, value)| (column + left, value)) {
-                        if let Some(to) = to[column % stride * phase..][..phase].get_mut(column / stride) {
-                            *to = *value;
-                        }
-                    }
-                }
-            }
-        }
+        let split = Split { width: self.width, stride: self.stride, left, phase };
+        plane.split(done * self.width..until * self.width, &mut phases[(top + done) * pitch..], &split, made);
         until
     }
 
@@ -346,19 +394,6 @@ impl Geometry {
         }
         until
     }
-}
-
-/// Splits a row, which begins in column `left`, into its even and odd columns. Columns that do not fit are left out.
-fn part<T: Real>(left: usize, row: &[T], (even, odd): (&mut [T], &mut [T])) {
-    // The first column of the row is even if `left` is.
-    let (first, second, row) = match (left % 2, row.split_first()) {
-        (0, _) | (_, None) => (&mut even[left / 2..], &mut odd[left / 2..], row),
-        (_, Some((single, rest))) => {
-            odd[left / 2] = *single;
-            (&mut even[left / 2 + 1..], &mut odd[left / 2 + 1..], rest)
-        }
-    };
-    deal(row, first, second);
 }
 
 /// Joins the phases of a row, leaving out its first `left` columns.

@@ -10,7 +10,7 @@ use std::arch::x86_64::{__m512, __m512i, __mmask16, _mm512_dpbf16_ps, _mm512_set
 use std::ops::Range;
 
 use super::super::tiles::blocks;
-use super::output::To;
+use super::output::{To, abreast};
 use super::pack::{Factor, Line, PAIRS, Part, Source, halves, lowest};
 use super::{Instruction, amx, with_scratch};
 
@@ -146,7 +146,7 @@ impl Left {
             let mask = lowest((columns.end - column).min(LANES * panels.len()));
             let place = (row - rows.start) * stride + column - columns.start;
             // SAFETY: the rows and the columns that the mask leaves lie in the target.
-            unsafe { to.put_both(place as isize, stride, high, sums, mask, add) };
+            unsafe { to.put_both(place as isize, stride, abreast(sums, high), mask, add) };
         };
         let pairs = self.inner.div_ceil(2);
         let (tiles, first) = (amx::tiles(pairs), self.lines.as_ptr().wrapping_add(amx::lines(rows.start, pairs)));
@@ -293,17 +293,28 @@ pub(super) unsafe fn pack_right<T: Factor>(
 ) {
     let pairs = depth.len().div_ceil(2);
     // Groups of columns that fill a line: the first column, how many there are, where the first line lies, and how far from it the next.
-    let groups = || {
-        columns.clone().step_by(LANES).enumerate().map(|(index, column)| {
+    let groups = |first: usize| {
+        (first..columns.end).step_by(LANES).enumerate().map(move |(index, column)| {
+            let (index, all) = (index + (first - columns.start) / LANES, columns.len().div_ceil(LANES));
             let (tile, vector) = (index / VECTORS, index % VECTORS);
-            let width = (columns.end - columns.start).div_ceil(LANES).min((tile + 1) * VECTORS) - tile * VECTORS;
+            let width = all.min((tile + 1) * VECTORS) - tile * VECTORS;
             (column, (columns.end - column).min(LANES), tile * VECTORS * pairs + vector, width)
         })
     };
     if right.is_contiguous_across() {
+        let whole = columns.len() / COLUMNS;
         for pair in 0..pairs {
             let inner = depth.start + 2 * pair;
-            for (outer, outers, first, step) in groups() {
+            let is_pair = inner + 1 < depth.end;
+            for tile in 0..if is_pair { whole } else { 0 } {
+                let column = columns.start + COLUMNS * tile;
+                // SAFETY: the columns of a whole tile lie in the source, and its lines in the room.
+                unsafe {
+                    let lines = T::lines(right.at(column, inner), right.at(column, inner + 1));
+                    to.add(VECTORS * (tile * pairs + pair)).cast::<[__m512i; VECTORS]>().write(lines);
+                }
+            }
+            for (outer, outers, first, step) in groups(columns.start + if is_pair { COLUMNS * whole } else { 0 }) {
                 // SAFETY: the part lies in the source, and the line in the room.
                 unsafe {
                     let line = right.line(Part { outer, outers, inner, inners: depth.end - inner });
@@ -312,7 +323,7 @@ pub(super) unsafe fn pack_right<T: Factor>(
             }
         }
     } else {
-        for (outer, outers, first, step) in groups() {
+        for (outer, outers, first, step) in groups(columns.start) {
             let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
             // SAFETY: as above. The halves of a line are the groups of eight columns.
             unsafe {
@@ -385,11 +396,18 @@ impl Tile {
         // A copy, so that they need no place in memory before.
         let made = sums;
         let Written { to, stride, add } = self.written;
-        for vector in 0..V {
-            let of_vector = made.iter().take(self.rows).map(|sums| sums[vector]);
-            let mask = lowest(self.columns - LANES * vector) as __mmask16;
+        for vector in (0..V).step_by(2) {
+            let (place, mask) = ((LANES * vector) as isize, lowest(self.columns - LANES * vector));
             // SAFETY: the rows and the columns that the mask leaves lie in the tile.
-            unsafe { to.put((LANES * vector) as isize, stride, of_vector, mask, add) };
+            unsafe {
+                if vector + 1 < V {
+                    let both = made.iter().take(self.rows).map(|sums| [sums[vector], sums[vector + 1]]);
+                    to.put_both(place, stride, both, mask, add);
+                } else {
+                    let of_vector = made.iter().take(self.rows).map(|sums| sums[vector]);
+                    to.put(place, stride, of_vector, mask as __mmask16, add);
+                }
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use std::arch::x86_64::{
     _mm512_add_ps, _mm512_cvtne2ps_pbh, _mm512_cvtneps_pbh, _mm512_mask_storeu_epi16, _mm512_mask_storeu_ps,
     _mm512_maskz_loadu_ps, _mm512_storeu_ps, _mm512_storeu_si512,
 };
+use std::iter::once;
 use std::mem::transmute;
 
 use super::super::matrix::Output;
@@ -110,19 +111,17 @@ impl To {
         }
     }
 
-    /// [`To::put`] for the first `rows` of registers that lie side by side, those of the second behind those of the first. A line of the cache
-    /// that both lie in is then written at once.
+    /// [`To::put`] for two registers a row that lie side by side. A line of the cache that both lie in is then written at once.
     ///
     /// # Safety
     /// As there.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
     #[inline]
-    pub(super) unsafe fn put_both<const R: usize>(
+    pub(super) unsafe fn put_both(
         self,
         place: isize,
         stride: usize,
-        rows: usize,
-        [first, second]: [[__m512; R]; 2],
+        sums: impl Iterator<Item = [__m512; 2]>,
         mask: __mmask32,
         add: bool,
     ) {
@@ -130,13 +129,15 @@ impl To {
         unsafe {
             match self {
                 Self::Singles(_) => {
-                    let taken = |sums: [__m512; R]| sums.into_iter().take(rows);
-                    self.put(place, stride, taken(first), mask as __mmask16, add);
-                    self.put(place + 16, stride, taken(second), (mask >> 16) as __mmask16, add);
+                    for (row, [first, second]) in sums.enumerate() {
+                        let to = self.after(row * stride);
+                        to.put(place, stride, once(first), mask as __mmask16, add);
+                        to.put(place + 16, stride, once(second), (mask >> 16) as __mmask16, add);
+                    }
                 }
                 Self::Halves(to) => {
                     let mut to = to.wrapping_offset(place);
-                    for (first, second) in first.into_iter().zip(second).take(rows) {
+                    for [first, second] in sums {
                         let line = transmute::<__m512bh, __m512i>(_mm512_cvtne2ps_pbh(second, first));
                         match mask {
                             __mmask32::MAX => _mm512_storeu_si512(to.cast(), line),
@@ -148,6 +149,14 @@ impl To {
             }
         }
     }
+}
+
+/// The first `rows` of registers that lie side by side, for [`To::put_both`].
+pub(super) fn abreast<const R: usize>(
+    [first, second]: [[__m512; R]; 2],
+    rows: usize,
+) -> impl Iterator<Item = [__m512; 2]> {
+    first.into_iter().zip(second).take(rows).map(|(first, second)| [first, second])
 }
 
 /// The nearest numbers of bf16.

@@ -10,8 +10,8 @@ use std::arch::x86_64::{
     __m512bh, __m512i, __mmask16, __mmask32, _mm_storeu_si128, _mm256_maskz_loadu_epi16, _mm256_storeu_si256,
     _mm512_castsi256_si512, _mm512_castsi512_si256, _mm512_cvtne2ps_pbh, _mm512_extracti32x4_epi32,
     _mm512_extracti64x4_epi64, _mm512_inserti64x4, _mm512_loadu_si512, _mm512_maskz_loadu_epi16, _mm512_maskz_loadu_ps,
-    _mm512_permutexvar_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
-    _mm512_unpacklo_epi64,
+    _mm512_permutex2var_epi16, _mm512_permutexvar_epi16, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+    _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 use half::bf16;
@@ -43,6 +43,18 @@ const PAIRING: [u16; 32] = {
     places
 };
 
+/// The same of two registers, the first numbers in one and the second ones in the other: of the lower halves of both, and of the upper.
+const PAIRING_OF_TWO: [[u16; 32]; 2] = {
+    let mut places = [[0; 32]; 2];
+    let mut pair = 0;
+    while pair < 2 * PAIRS {
+        places[pair / PAIRS][2 * (pair % PAIRS)] = pair as u16;
+        places[pair / PAIRS][2 * (pair % PAIRS) + 1] = (pair + 2 * PAIRS) as u16;
+        pair += 1;
+    }
+    places
+};
+
 /// A format that factors are stored in: float32, rounded to the nearest bf16 when packed (ties to even; numbers too small for a normal
 /// bf16 become zeros of their sign, and every NaN stays one), or bf16.
 pub(crate) trait Factor: Copy + Send + Sync {
@@ -54,6 +66,23 @@ pub(crate) trait Factor: Copy + Send + Sync {
     /// # Safety
     /// The processor has the instructions of [`super::available`], and numbers whose bit is set may be read.
     unsafe fn pairs(first: *const Self, of_first: __mmask16, second: *const Self, of_second: __mmask16) -> __m512i;
+
+    /// Three lines of pairs: of 48 numbers from `first` with as many from `second`.
+    ///
+    /// # Safety
+    /// The processor has the instructions, and these numbers may be read.
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    unsafe fn lines(first: *const Self, second: *const Self) -> [__m512i; 3] {
+        // SAFETY: as the caller promises.
+        unsafe {
+            [
+                Self::pairs(first, !0, second, !0),
+                Self::pairs(first.add(PAIRS), !0, second.add(PAIRS), !0),
+                Self::pairs(first.add(2 * PAIRS), !0, second.add(2 * PAIRS), !0),
+            ]
+        }
+    }
 
     /// Pairs of 32 numbers that follow each other. Numbers whose bit in the mask is not set are zeros.
     ///
@@ -100,6 +129,22 @@ impl Factor for bf16 {
             (_mm256_maskz_loadu_epi16(of_first, first.cast()), _mm256_maskz_loadu_epi16(of_second, second.cast()))
         };
         paired(_mm512_inserti64x4::<1>(_mm512_castsi256_si512(first), second))
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
+    #[inline]
+    unsafe fn lines(first: *const Self, second: *const Self) -> [__m512i; 3] {
+        // SAFETY: as the caller promises; the constants have the size of a register.
+        unsafe {
+            let low = _mm512_loadu_si512(PAIRING_OF_TWO[0].as_ptr().cast());
+            let high = _mm512_loadu_si512(PAIRING_OF_TWO[1].as_ptr().cast());
+            let (of_first, of_second) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
+            [
+                _mm512_permutex2var_epi16(of_first, low, of_second),
+                _mm512_permutex2var_epi16(of_first, high, of_second),
+                Self::pairs(first.add(2 * PAIRS), !0, second.add(2 * PAIRS), !0),
+            ]
+        }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]

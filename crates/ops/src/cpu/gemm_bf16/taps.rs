@@ -17,7 +17,7 @@ use std::ops::Range;
 use super::super::matrix::{Output, Pixels, Strip, Threads};
 use super::super::tiles::{at_once, grid, over, part};
 use super::outer::{LANES, ROWS};
-use super::output::To;
+use super::output::{To, abreast};
 use super::pack::{Factor, Line, PAIRS, halves, lowest, turn};
 use super::{FEW, Instruction, SMALL, amx, available};
 
@@ -259,7 +259,7 @@ impl Job<'_> {
                 && let Some((place, mask)) = one.with(other)
             {
                 // SAFETY: the pixels that the mask leaves lie in the output, in the plane of each filter.
-                return unsafe { self.to.put_both(start + place, self.plane, high, sums, mask, false) };
+                return unsafe { self.to.put_both(start + place, self.plane, abreast(sums, high), mask, false) };
             }
             for (run, sums) in runs[some].iter().zip(sums) {
                 for (place, mask) in run.rows {

@@ -14,7 +14,7 @@ use super::normalisation::Gradients;
 use super::reading::Reading;
 use super::sums::Sums;
 use crate::convolution::cpu::Shape;
-use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Scratch, in_parts, written};
+use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Scratch, Split, in_parts, written};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
 use crate::convolution::cpu::samples;
@@ -57,6 +57,10 @@ struct OfPlane<'a, T> {
 impl<T: Stored> Plane<T> for OfPlane<'_, T> {
     fn write(&self, pixels: Range<usize>, to: &mut [T]) {
         self.reading.fill(self.index, pixels.start, to);
+    }
+
+    fn split(&self, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
+        self.reading.split(self.index, pixels, to, split, buffer);
     }
 
     fn pixels<'b>(&'b self, pixels: Range<usize>, buffer: &'b mut Vec<T>) -> &'b [T] {

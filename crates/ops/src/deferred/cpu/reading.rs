@@ -5,6 +5,7 @@
 //! gradient of the normalisation. So one map is kept instead of two, and one map less is written to memory and read back.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -13,9 +14,10 @@ use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::sums::Sums;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::convolution::cpu::depthwise::Split;
 use crate::cpu::gemm::Threads;
-use crate::cpu::halves::{AsStored, Half};
-use crate::cpu::lanes::{LANES, replace_and_sum, vectorised};
+use crate::cpu::halves::{AsStored, Filled, Half};
+use crate::cpu::lanes::{LANES, deal_pairs, replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::{ABREAST, Real};
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
@@ -50,9 +52,15 @@ impl<T: Stored> Reading<'_, T> {
 
     /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels. They are rounded if
     /// they are to be bits of bf16.
-    pub(crate) fn fill<Y: AsStored<T>>(&self, index: usize, start: usize, out: &mut [Y]) {
+    pub(crate) fn fill<Y: Filled<T>>(&self, index: usize, start: usize, out: &mut [Y]) {
         let (of, x) = (self.norm.of_plane(index), self.pixels(index, start, out.len()));
         fill(self.activation, of, self.factor(index), x, out);
+    }
+
+    /// [`Reading::fill`] of whole rows, which are split.
+    pub(crate) fn split(&self, index: usize, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
+        let (of, x) = (self.norm.of_plane(index), self.pixels(index, pixels.start, pixels.len()));
+        fill_split(self.activation, of, self.factor(index), x, to, split, buffer);
     }
 
     /// The whole map, normalised, activated and gated.
@@ -201,7 +209,7 @@ struct Plane<'a, T> {
 }
 
 /// Normalises and activates pixels of a channel, and rounds them if they are to be bits of bf16.
-pub(crate) fn normalise<T: Stored, Y: AsStored<T>>(
+pub(crate) fn normalise<T: Stored, Y: Filled<T>>(
     activation: Activation,
     of: PerChannel<T>,
     x: Source<'_, T>,
@@ -210,29 +218,66 @@ pub(crate) fn normalise<T: Stored, Y: AsStored<T>>(
     fill(activation, of, T::of(1.0), x, out);
 }
 
-fn fill<T: Stored, Y: AsStored<T>>(
+/// [`normalise`] of whole rows of a plane, which are split ([`Split`]).
+pub(crate) fn normalise_split<T: Stored>(
+    activation: Activation,
+    of: PerChannel<T>,
+    x: Source<'_, T>,
+    to: &mut [T],
+    split: &Split,
+    buffer: &mut Vec<T>,
+) {
+    fill_split(activation, of, T::of(1.0), x, to, split, buffer);
+}
+
+fn fill_split<T: Stored>(
+    activation: Activation,
+    of: PerChannel<T>,
+    factor: T,
+    x: Source<'_, T>,
+    to: &mut [T],
+    split: &Split,
+    buffer: &mut Vec<T>,
+) {
+    let done = match x {
+        _ if is_gated(factor) => false,
+        Source::Same(x) => dispatch(activation, FillSplit { of, x, to, split }),
+        Source::Halves(Half::Bf16, x) => dispatch(activation, FillSplit { of, x, to, split }),
+        Source::Halves(..) => false,
+    };
+    if !done {
+        buffer.resize(x.len(), T::of(0.0));
+        fill(activation, of, factor, x, buffer.as_mut_slice());
+        split.copy(buffer, to);
+    }
+}
+
+fn fill<T: Stored, Y: Filled<T>>(
     activation: Activation,
     of: PerChannel<T>,
     factor: T,
     x: Source<'_, T>,
     out: &mut [Y],
 ) {
-    match x {
-        Source::Halves(Half::Bf16, x) => dispatch(activation, Fill { of, factor, x, out }),
-        x => x.in_pieces(|at, x| {
-            dispatch(activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
-        }),
-    }
+    Y::in_pieces(out, |at, out| {
+        let x = x.part(at..at + out.len());
+        match x {
+            Source::Halves(Half::Bf16, x) => dispatch(activation, Fill { of, factor, x, out }),
+            x => x.in_pieces(|at, x| {
+                dispatch(activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
+            }),
+        }
+    });
 }
 
-struct Fill<'a, T, X, Y> {
+struct Fill<'a, T, X> {
     of: PerChannel<T>,
     factor: T,
     x: &'a [X],
-    out: &'a mut [Y],
+    out: &'a mut [T],
 }
 
-impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y> {
+impl<T: Real, X: AsStored<T>> ForActivation for Fill<'_, T, X> {
     type Output = ();
 
     fn run<F: Function>(self, _: F) {
@@ -242,41 +287,45 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>> ForActivation for Fill<'_, T, X, Y
             let done = Arch::new().dispatch(fill);
             (x, out) = (&x[done..], &mut out[done..]);
         }
-        // A product less is a quarter of the time that a short function takes.
-        let gated = factor != T::of(1.0);
+        let gated = is_gated(factor);
         vectorised(
             #[inline(always)]
             || {
                 let numbers = out.iter_mut().zip(x);
                 if gated {
-                    numbers.for_each(|(out, x)| *out = Y::rounded(F::value(x.widened() * scale + shift) * factor));
+                    numbers.for_each(|(out, x)| *out = F::value(x.widened() * scale + shift) * factor);
                 } else {
-                    numbers.for_each(|(out, x)| *out = Y::rounded(F::value(x.widened() * scale + shift)));
+                    numbers.for_each(|(out, x)| *out = F::value(x.widened() * scale + shift));
                 }
             },
         );
     }
 }
 
+/// Whether a factor changes anything. A product less is a quarter of the time that a short function takes.
+fn is_gated<T: Real>(factor: T) -> bool {
+    factor != T::of(1.0)
+}
+
 /// As many numbers of a [`Fill`] as there are in whole groups of registers. Returns how many these are.
-struct FillAbreast<'a, T, X, Y, F> {
+struct FillAbreast<'a, T, X, F> {
     scale: T,
     shift: T,
     factor: T,
     x: &'a [X],
-    out: &'a mut [Y],
+    out: &'a mut [T],
     function: PhantomData<F>,
 }
 
-impl<T: Real, X: AsStored<T>, Y: AsStored<T>, F: Function> WithSimd for FillAbreast<'_, T, X, Y, F> {
+impl<T: Real, X: AsStored<T>, F: Function> WithSimd for FillAbreast<'_, T, X, F> {
     type Output = usize;
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) -> usize {
         let lanes = T::lanes::<S>();
-        let each = ABREAST * lanes;
+        let (each, gated) = (ABREAST * lanes, is_gated(self.factor));
         let [scale, shift, factor] = [self.scale.splat(simd), self.shift.splat(simd), self.factor.splat(simd)];
-        // Numbers of a group, where they are not stored in the type that is computed in.
+        // Numbers of a group that are widened. The compiler knows that these lie apart from all others.
         let mut group = [T::of(0.0); ABREAST * LANES];
         let group = &mut group[..each];
         for (out, x) in self.out.chunks_exact_mut(each).zip(self.x.chunks_exact(each)) {
@@ -294,21 +343,58 @@ impl<T: Real, X: AsStored<T>, Y: AsStored<T>, F: Function> WithSimd for FillAbre
                 *value = T::sum(simd, T::product(simd, T::load(simd, x), scale), shift);
             }
             values = F::values::<T, S>(simd, values);
-            let rounds = Y::same(out).is_none();
-            let places = match Y::same_mut(out) {
-                Some(places) => places,
-                None => &mut *group,
-            };
-            for (value, place) in values.into_iter().zip(places.chunks_exact_mut(lanes)) {
-                T::store(simd, place, T::product(simd, value, factor));
+            if gated {
+                values.iter_mut().for_each(|value| *value = T::product(simd, *value, factor));
             }
-            if rounds {
-                for (out, value) in out.iter_mut().zip(&*group) {
-                    *out = Y::rounded(*value);
-                }
+            for (value, place) in values.into_iter().zip(out.chunks_exact_mut(lanes)) {
+                T::store(simd, place, value);
             }
         }
         self.x.len() - self.x.len() % each
+    }
+}
+
+/// A [`Fill`] of whole rows that are split. Returns whether there is a loop for such rows; otherwise nothing is done.
+struct FillSplit<'a, T, X> {
+    of: PerChannel<T>,
+    x: &'a [X],
+    to: &'a mut [T],
+    split: &'a Split,
+}
+
+impl<T: Real, X: AsStored<T>> ForActivation for FillSplit<'_, T, X> {
+    type Output = bool;
+
+    fn run<F: Function>(self, _: F) -> bool {
+        let Self { of: PerChannel { scale, shift, .. }, x, to, split } = self;
+        // Registers go through a function abreast where their numbers follow each other.
+        if split.stride > 2 || F::ABREAST {
+            return false;
+        }
+        vectorised(
+            #[inline(always)]
+            || {
+                for (x, to) in x.chunks_exact(split.width).zip(to.chunks_mut(split.pitch())) {
+                    if split.stride == 1 {
+                        let to = to[split.left..split.left + split.kept()].iter_mut();
+                        to.zip(x).for_each(|(to, x)| *to = F::value(x.widened() * scale + shift));
+                    } else {
+                        deal_pairs(
+                            x,
+                            split.phases(to),
+                            #[inline(always)]
+                            |pair| {
+                                let [first, second] = X::widened_pair(pair);
+                                [F::value(first * scale + shift), F::value(second * scale + shift)]
+                            },
+                            #[inline(always)]
+                            |x: X| F::value(x.widened() * scale + shift),
+                        );
+                    }
+                }
+            },
+        );
+        true
     }
 }
 
