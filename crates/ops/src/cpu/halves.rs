@@ -8,12 +8,10 @@ use burn::tensor::{DType, bf16, f16};
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use rayon::prelude::*;
 
-use super::bits::round_over;
 use super::gemm::Threads;
 use super::lanes::{BLOCK, vectorised};
 use super::real::Real;
-#[cfg(target_arch = "x86_64")]
-use super::rounding;
+use super::rounding::{nearest_bf16, round_bf16};
 
 /// Elements that one thread converts at a time where all threads share a conversion, or a result.
 pub(crate) const SHARE: usize = 1 << 15;
@@ -70,16 +68,7 @@ impl Stored for f32 {
 
     fn round(half: Half, from: &[Self], to: &mut [MaybeUninit<u16>]) {
         match half {
-            Half::Bf16 => {
-                #[cfg(target_arch = "x86_64")]
-                let done = rounding::round(from, to);
-                #[cfg(not(target_arch = "x86_64"))]
-                let done = 0;
-                vectorised(
-                    #[inline(always)]
-                    || round_bf16(&from[done..], &mut to[done..]),
-                );
-            }
+            Half::Bf16 => round_bf16(from, to),
             Half::F16 => round_f16(from, to),
         }
     }
@@ -155,73 +144,8 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
     made
 }
 
-/// A number as loops over elements read it: of the type that they compute in, or of bf16, as its bits.
-pub(crate) trait AsStored<T>: Copy {
-    fn widened(self) -> T;
-    /// Two numbers that follow each other. Those that are narrower are read as one, so that vectors of them need not be sorted.
-    fn widened_pair(pair: [Self; 2]) -> [T; 2];
-    /// Numbers as what they are, if they are stored in the type that is computed in.
-    fn same(_: &[Self]) -> Option<&[T]> {
-        None
-    }
-}
-
-impl<T: Real> AsStored<T> for T {
-    #[inline(always)]
-    fn widened(self) -> T {
-        self
-    }
-
-    #[inline(always)]
-    fn widened_pair(pair: [T; 2]) -> [T; 2] {
-        pair
-    }
-
-    fn same(numbers: &[T]) -> Option<&[T]> {
-        Some(numbers)
-    }
-}
-
-/// Maps of bf16 are computed in float32, where the conversion to float64 is none.
-impl<T: Real> AsStored<T> for u16 {
-    #[inline(always)]
-    fn widened(self) -> T {
-        T::of(f64::from(wide_bf16(self)))
-    }
-
-    #[inline(always)]
-    fn widened_pair(pair: [u16; 2]) -> [T; 2] {
-        let bits: u32 = bytemuck::cast(if cfg!(target_endian = "big") { [pair[1], pair[0]] } else { pair });
-        [T::of(f32::from_bits(bits << 16).into()), T::of(f32::from_bits(bits & 0xFFFF_0000).into())]
-    }
-}
-
-/// A number as loops over elements write it: of the type that they compute in, or rounded to bf16, as its bits.
-pub(crate) trait Filled<T>: Sized {
-    /// Lets `work` write pieces of the numbers, in order, with the number of places before each.
-    fn in_pieces(to: &mut [Self], work: impl FnMut(usize, &mut [T]));
-}
-
-impl<T: Real> Filled<T> for T {
-    fn in_pieces(to: &mut [T], mut work: impl FnMut(usize, &mut [T])) {
-        work(0, to);
-    }
-}
-
-impl<T: Stored> Filled<T> for u16 {
-    fn in_pieces(to: &mut [u16], mut work: impl FnMut(usize, &mut [T])) {
-        with_buffer(PIECE.min(to.len()), |buffer| {
-            for (number, to) in to.chunks_mut(PIECE).enumerate() {
-                let piece = &mut buffer[..to.len()];
-                work(number * PIECE, piece);
-                round_over(Half::Bf16, piece, to, Threads::One);
-            }
-        });
-    }
-}
-
 #[inline(always)]
-fn wide_bf16(bits: u16) -> f32 {
+pub(super) fn wide_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }
 
@@ -242,23 +166,6 @@ fn round_f16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
             to.write(number.to_bits());
         }
     }
-}
-
-#[inline(always)]
-fn round_bf16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        to.write(nearest_bf16(*from));
-    }
-}
-
-/// The bits of the nearest number of bf16.
-#[inline(always)]
-pub(super) fn nearest_bf16(value: f32) -> u16 {
-    let bits = value.to_bits();
-    let rounded = (bits.wrapping_add(0x7FFF + ((bits >> 16) & 1)) >> 16) as u16;
-    // Rounding would turn some NaNs into infinity.
-    let quiet = (bits >> 16) as u16 | 0x40;
-    if value.is_nan() { quiet } else { rounded }
 }
 
 #[cfg(test)]

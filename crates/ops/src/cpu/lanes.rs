@@ -175,3 +175,26 @@ pub(crate) fn replace_and_sum<T: Real>(
     }
     totals
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// For every number of elements, and with more room and less.
+    #[test]
+    fn elements_are_dealt_in_turn_as_far_as_there_is_room() {
+        for count in 0..70usize {
+            let values: Vec<u16> = (0..count as u16).collect();
+            for [rooms, others] in [[40, 40], [count.div_ceil(2), count / 2], [20, 19], [17, 17], [0, 0]] {
+                let (mut first, mut second) = (vec![999; rooms], vec![999; others]);
+                deal(&values, &mut first, &mut second);
+                let place = |index: usize| values.get(index).copied().unwrap_or(999);
+                assert!(first.iter().enumerate().all(|(at, found)| *found == place(2 * at)), "{count}: {first:?}");
+                assert!(
+                    second.iter().enumerate().all(|(at, found)| *found == place(2 * at + 1)),
+                    "{count}: {second:?}"
+                );
+            }
+        }
+    }
+}

@@ -12,6 +12,7 @@
 //! planes are added in order.
 
 pub(crate) mod bits;
+pub(crate) mod elements;
 pub(crate) mod factors;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]

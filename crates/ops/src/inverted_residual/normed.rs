@@ -5,7 +5,7 @@ use burn::backend::Flex;
 use super::Layer;
 use crate::activation::Activation;
 use crate::convolution::cpu::depthwise::Split;
-use crate::cpu::halves::Filled;
+use crate::cpu::elements::Filled;
 use crate::cpu::values::{Source, Stored, dims, values};
 use crate::deferred::cpu::normalisation::NormAct;
 use crate::deferred::cpu::reading::{normalise, normalise_split};
