@@ -35,7 +35,6 @@ pub(crate) mod pool;
 mod random;
 pub(crate) mod real;
 pub(crate) mod room;
-#[cfg(target_arch = "x86_64")]
 mod rounding;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
