@@ -171,6 +171,7 @@ fn round_f16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::bits::round_over;
 
     #[test]
     fn halves_are_rounded_as_the_crate_half_rounds_them() {
