@@ -8,7 +8,7 @@ use kindling_ops::{Pooling, Rebuild};
 
 use super::convolutions::Case;
 use super::norm::{NaiveNorm, check_norm_gradients, reference};
-use super::{Ground, close, random, rng, vec};
+use super::{Ground, close, close_sums, random, rng, vec};
 
 /// Checks the normalised map itself and its gradients.
 pub(crate) fn check_norm_act(ground: &Ground, shape: [usize; 4], group: usize, activation: Activation, case: u64) {
@@ -41,13 +41,16 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
     let read: Vec<f64> = whole.iter().enumerate().map(|(at, y)| y * f64::from(gate[of_plane(at)])).collect();
     let (mut y_naive, mut dw_naive) = (vec![0.0; dy.len()], vec![0.0; weight.len()]);
     let (mut of_read, mut of_gate) = (vec![0.0; read.len()], vec![0.0; gate.len()]);
+    let (mut squares_of_gate, mut squares_of_weight) = (of_gate.clone(), dw_naive.clone());
     of.products(|o, i, k| {
         y_naive[o] += read[i] * f64::from(weight[k]);
         of_read[i] += f64::from(dy[o]) * f64::from(weight[k]);
         dw_naive[k] += f64::from(dy[o]) * read[i];
+        squares_of_weight[k] += (f64::from(dy[o]) * read[i]).powi(2);
     });
     for (at, of_read) in of_read.iter_mut().enumerate() {
         of_gate[of_plane(at)] += *of_read * whole[at];
+        squares_of_gate[of_plane(at)] += (*of_read * whole[at]).powi(2);
         *of_read *= f64::from(gate[of_plane(at)]);
     }
 
@@ -60,9 +63,11 @@ pub(crate) fn check_norm_act_conv(ground: &Ground, of: &Case, gated: bool, activ
     let grads = ground.weighed(y.clone(), &dy).backward();
     let what = format!("{of:?}, {activation:?}, gated {gated}");
     close(&format!("{what} y"), &vec(y), &y_naive);
-    close(&format!("{what} dweight"), &vec(filters.grad(&grads).expect("a gradient")), &dw_naive);
+    let of_filters = vec(filters.grad(&grads).expect("a gradient"));
+    close_sums(of_filters.rounding, &format!("{what} dweight"), &of_filters, &dw_naive, &squares_of_weight);
     if gated {
-        close(&format!("{what} dgate"), &vec(gates.grad(&grads).expect("a gradient")), &of_gate);
+        let found = vec(gates.grad(&grads).expect("a gradient"));
+        close_sums(found.rounding, &format!("{what} dgate"), &found, &of_gate, &squares_of_gate);
     }
     check_norm_gradients(&what, &map, &grads, naive.gradients(&of_read));
 }

@@ -156,8 +156,22 @@ pub(crate) fn close(what: &str, found: &Found, expected: &[f64]) {
 
 /// Compares with the naive numbers, to a share of the largest of them.
 pub(crate) fn close_within(limit: f64, what: &str, found: &Found, expected: &[f64]) {
+    close_to_scale(limit, largest(expected.iter().copied()), what, found, expected);
+}
+
+/// Compares sums with the naive numbers, to a share of the largest of them, or of what sums of such terms come to if not by chance almost all of
+/// them cancels, because their rounding does not: the root of the largest of the sums of their `squares`.
+pub(crate) fn close_sums(limit: f64, what: &str, found: &Found, expected: &[f64], squares: &[f64]) {
+    let sizes = squares.iter().map(|squares| squares.sqrt());
+    close_to_scale(limit, largest(expected.iter().copied().chain(sizes)), what, found, expected);
+}
+
+fn largest(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.fold(1e-6, |largest, value| largest.max(value.abs()))
+}
+
+fn close_to_scale(limit: f64, scale: f64, what: &str, found: &Found, expected: &[f64]) {
     assert_eq!(found.numbers.len(), expected.len(), "{what}");
-    let scale = expected.iter().fold(1e-6f64, |largest, value| largest.max(value.abs()));
     for (index, (found, expected)) in found.numbers.iter().zip(expected).enumerate() {
         let error = (found - expected).abs() / scale;
         assert!(error < limit, "{what}[{index}]: {found} for {expected}");
