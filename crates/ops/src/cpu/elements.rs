@@ -1,9 +1,9 @@
 //! Numbers as loops over elements read and write them.
 
-use super::bits::round_over;
-use super::gemm::Threads;
-use super::halves::{Half, PIECE, Stored, wide_bf16, with_buffer};
+use super::bits::{Before, Bits};
+use super::halves::{Half, Stored, wide_bf16};
 use super::real::Real;
+use super::room::Room;
 
 /// A number as loops over elements read it: of the type that they compute in, or of bf16, as its bits.
 pub(crate) trait AsStored<T>: Copy {
@@ -60,12 +60,6 @@ impl<T: Real> Filled<T> for T {
 
 impl<T: Stored> Filled<T> for u16 {
     fn in_pieces(to: &mut [u16], mut work: impl FnMut(usize, &mut [T])) {
-        with_buffer(PIECE.min(to.len()), |buffer| {
-            for (number, to) in to.chunks_mut(PIECE).enumerate() {
-                let piece = &mut buffer[..to.len()];
-                work(number * PIECE, piece);
-                round_over(Half::Bf16, piece, to, Threads::One);
-            }
-        });
+        Bits::new(Half::Bf16, Room::written(to)).in_pieces(Before::Anything, &mut work);
     }
 }

@@ -388,10 +388,8 @@ impl Geometry {
         if until <= done {
             return done;
         }
-        let inside = output[(before + done) * pitch..].chunks_exact_mut(pitch);
-        for (to, row) in inside.zip(plane.pixels(done * width..until * width, made).chunks_exact(width)) {
-            to[before..before + width].copy_from_slice(row);
-        }
+        let split = Split { width, stride: 1, left: before, phase: pitch };
+        plane.split(done * width..until * width, &mut output[(before + done) * pitch..], &split, made);
         until
     }
 }

@@ -302,11 +302,11 @@ pub(super) unsafe fn pack_right<T: Factor>(
         })
     };
     if right.is_contiguous_across() {
-        let whole = columns.len() / COLUMNS;
         for pair in 0..pairs {
             let inner = depth.start + 2 * pair;
-            let is_pair = inner + 1 < depth.end;
-            for tile in 0..if is_pair { whole } else { 0 } {
+            // A number without a second one leaves its lines to the loop that fills them up with zeros.
+            let whole = if inner + 1 < depth.end { columns.len() / COLUMNS } else { 0 };
+            for tile in 0..whole {
                 let column = columns.start + COLUMNS * tile;
                 // SAFETY: the columns of a whole tile lie in the source, and its lines in the room.
                 unsafe {
@@ -314,7 +314,7 @@ pub(super) unsafe fn pack_right<T: Factor>(
                     to.add(VECTORS * (tile * pairs + pair)).cast::<[__m512i; VECTORS]>().write(lines);
                 }
             }
-            for (outer, outers, first, step) in groups(columns.start + if is_pair { COLUMNS * whole } else { 0 }) {
+            for (outer, outers, first, step) in groups(columns.start + COLUMNS * whole) {
                 // SAFETY: the part lies in the source, and the line in the room.
                 unsafe {
                     let line = right.line(Part { outer, outers, inner, inners: depth.end - inner });
