@@ -63,6 +63,14 @@ impl Map {
         }
     }
 
+    /// The same map, stored: whoever reads it computes nothing again.
+    pub(crate) fn stored(self) -> Self {
+        match self.0 {
+            Content::Deferred(map) => map.stored().into(),
+            whole => Self(whole),
+        }
+    }
+
     /// The same map outside any gradient graph.
     pub(crate) fn detached(&self) -> Self {
         match &self.0 {

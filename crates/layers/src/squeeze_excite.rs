@@ -5,8 +5,9 @@ use burn::tensor::{Device, Tensor};
 
 use crate::linear::Linear;
 use crate::map::Map;
+use crate::pass;
 use crate::trace::{Describe, FeatureMap, Op, Trace, Value};
-use kindling_ops::Activation;
+use kindling_ops::{Activation, on_cpu};
 
 /// Configuration of a [`SqueezeExcite`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,9 @@ impl SqueezeExcite {
 
     /// As [`SqueezeExcite::forward`], for a map whose normalisation may be deferred.
     pub fn gate(&self, x: Map) -> Map {
+        let tensor = x.tensor();
+        // What is read twice is computed once where it need not be kept for gradients. GPUs compute faster than they read.
+        let x = if !pass::is_training() && on_cpu(tensor) && !tensor.is_autodiff() { x.stored() } else { x };
         self.gate_by(x.global_average_pool(), x)
     }
 

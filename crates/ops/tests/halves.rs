@@ -1,7 +1,7 @@
 //! What is computed on the CPU from maps of a half format has the bits of the float32 result, rounded once, in every operation and every
 //! gradient, however many threads compute it: a map may be widened and rounded in any pieces. Products of bf16 maps have factors rounded
 //! to bf16 where the processor has instructions for that: they are near the float32 result, and `bf16_products.rs` compares them with
-//! their sums.
+//! their sums. So are results of SiLU, which is computed for bf16 to a 13,000th part.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use kindling_ops::{
@@ -21,6 +21,8 @@ struct Case {
     operation: Operation,
     /// Whether it is made of products of maps and filters.
     product: bool,
+    /// Whether SiLU is a part of it.
+    silu: bool,
 }
 
 impl Case {
@@ -31,11 +33,33 @@ impl Case {
         operation: impl Fn(&[Tensor<4>], &[Tensor<4>]) -> Tensor<4> + Send + Sync + 'static,
     ) -> Self {
         let operation = Box::new(operation);
-        Self { name: name.into(), maps: maps.to_vec(), weights: weights.to_vec(), operation, product: false }
+        Self {
+            name: name.into(),
+            maps: maps.to_vec(),
+            weights: weights.to_vec(),
+            operation,
+            product: false,
+            silu: false,
+        }
     }
 
     fn of_products(self, product: bool) -> Self {
         Self { product, ..self }
+    }
+
+    fn with(self, activation: Activation) -> Self {
+        Self { silu: activation == Activation::Silu, ..self }
+    }
+
+    /// How far results of a format may be off, as a share of the largest, if they have not the bits of float32's.
+    fn limit(&self, format: FloatDType) -> Option<f32> {
+        let rounded = self.product && multiplies_bf16();
+        match format {
+            FloatDType::BF16 if rounded => Some(0.02),
+            // A unit in the last place, which is more than half as much of the largest.
+            FloatDType::BF16 if self.silu => Some(1.0 / 128.0),
+            _ => None,
+        }
     }
 
     /// The output, the gradients of the maps and those of the weights, for maps and a gradient of the output that `format` can hold.
@@ -60,9 +84,9 @@ impl Case {
     fn check(&self, format: FloatDType) {
         let [maps, weights] = self.run(format, format);
         let [wide_maps, wide_weights] = self.run(format, FloatDType::F32);
-        let assert_same = match self.product && format == FloatDType::BF16 && multiplies_bf16() {
-            true => assert_near,
-            false => assert_same,
+        let assert_same = |what: &str, found, expected| match self.limit(format) {
+            Some(limit) => assert_near(what, found, expected, limit),
+            None => assert_same(what, found, expected),
         };
         for (number, (found, wide)) in maps.into_iter().zip(wide_maps).enumerate() {
             // The mean of a plane is float32 whatever the map.
@@ -90,12 +114,12 @@ fn assert_same(what: &str, found: Tensor<4>, expected: Tensor<4>) {
     assert_eq!(differ, 0, "{what}: {differ} of {} numbers differ", found.len());
 }
 
-/// The largest difference is some units of bf16, of the largest number.
-fn assert_near(what: &str, found: Tensor<4>, expected: Tensor<4>) {
+/// The largest difference is a share of the largest number.
+fn assert_near(what: &str, found: Tensor<4>, expected: Tensor<4>, limit: f32) {
     let [found, expected] = [found, expected].map(|tensor| tensor.cast(FloatDType::F32));
     let largest = |tensor: Tensor<4>| tensor.abs().max().into_scalar::<f32>();
     let (off, scale) = (largest(found - expected.clone()), largest(expected));
-    assert!(off <= 0.02 * scale && scale > 0.0, "{what}: off by {off}, the largest is {scale}");
+    assert!(off <= limit * scale && scale > 0.0, "{what}: off by {off}, the largest is {scale}");
 }
 
 fn tensor(rng: &mut Rng, shape: [usize; 4], device: &Device) -> Tensor<4> {
@@ -172,7 +196,7 @@ fn cases(batch: usize) -> Vec<Case> {
             let read = normalised(&maps[0], weights, &groups(), activation, gated);
             read.convolved(weights[weights.len() - 1].clone(), convolution)
         });
-        cases.push(read.of_products(product));
+        cases.push(read.of_products(product).with(activation));
     }
     for map in [[batch, 3, 60, 50], [batch, 40, 7, 9]] {
         let of_channels = [1, map[1], 1, 1];
@@ -182,10 +206,14 @@ fn cases(batch: usize) -> Vec<Case> {
             normalised(&maps[0], weights, &groups(), Activation::HardSwish, false).whole()
         }));
         let all = [of_channels, of_channels, of_planes];
-        cases.push(Case::new(format!("mean of {map:?}, normalised"), &[map], &all, move |maps, weights| {
-            let means = normalised(&maps[0], weights, &groups(), Activation::Silu, true).global_average_pool();
-            means.reshape([batch, map[1], 1, 1])
-        }));
+        for activation in [Activation::Silu, Activation::HardSigmoid] {
+            let name = format!("mean of {map:?}, after {activation}");
+            let mean = Case::new(name, &[map], &all, move |maps, weights| {
+                let means = normalised(&maps[0], weights, &groups(), activation, true).global_average_pool();
+                means.reshape([batch, map[1], 1, 1])
+            });
+            cases.push(mean.with(activation));
+        }
         cases.push(Case::new(format!("maxima of {map:?}"), &[map], &both, move |maps, weights| {
             let pooling = Pooling { kernel: 3, stride: 2, padding: 1 };
             normalised(&maps[0], weights, &groups(), Activation::Relu, false).max_pooled(pooling)
@@ -229,7 +257,7 @@ fn every_operation_and_gradient_of_a_half_format_has_the_bits_of_the_float32_res
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
         for batch in [1, 4] {
             let cases = cases(batch);
-            assert_eq!(cases.len(), 2 * 15 + 2 * 10 + 1);
+            assert_eq!(cases.len(), 2 * 15 + 2 * 11 + 1);
             for format in [FloatDType::BF16, FloatDType::F16] {
                 pool.install(|| cases.iter().for_each(|case| case.check(format)));
             }

@@ -33,6 +33,9 @@ pub(crate) struct HardSigmoid;
 pub(crate) struct Sigmoid;
 #[derive(Clone, Copy)]
 pub(crate) struct Silu;
+/// [`Silu`] for results that are rounded to bf16, to a twentieth of what that rounds by.
+#[derive(Clone, Copy)]
+pub(crate) struct CoarseSilu;
 #[derive(Clone, Copy)]
 pub(crate) struct LeakyRelu;
 #[derive(Clone, Copy)]
@@ -129,6 +132,26 @@ impl Function for Silu {
     }
 }
 
+impl Function for CoarseSilu {
+    #[inline(always)]
+    fn value<T: Real>(x: T) -> T {
+        x / (T::of(1.0) + T::coarse_exp(-x))
+    }
+    const ABREAST: bool = true;
+    #[inline(always)]
+    fn values<T: Real, S: Simd>(simd: S, mut x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
+        let (one, exps) = (T::of(1.0).splat(simd), T::coarse_exp_of_negatives(simd, x));
+        for (x, exp) in x.iter_mut().zip(exps) {
+            *x = T::quotient(simd, *x, T::sum(simd, one, exp));
+        }
+        x
+    }
+    #[inline(always)]
+    fn derivative<T: Real>(x: T) -> T {
+        Silu::derivative(x)
+    }
+}
+
 impl Function for LeakyRelu {
     #[inline(always)]
     fn value<T: Real>(x: T) -> T {
@@ -173,6 +196,24 @@ pub(crate) fn dispatch<W: ForActivation>(activation: Activation, work: W) -> W::
     }
 }
 
+/// An activation of maps of a format: as exact as that is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exact {
+    pub(crate) activation: Activation,
+    /// Whether the maps are bf16, as which results are rounded.
+    pub(crate) to_bf16: bool,
+}
+
+impl Exact {
+    /// [`dispatch`] for these maps.
+    pub(crate) fn dispatch<W: ForActivation>(self, work: W) -> W::Output {
+        match self.activation {
+            Activation::Silu if self.to_bf16 => work.run(CoarseSilu),
+            activation => dispatch(activation, work),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +233,7 @@ mod tests {
             check(&format!("exp {x}"), Real::exp(x), exact.exp(), 3e-7);
             check(&format!("sigmoid {x}"), Sigmoid::value(x), sigmoid, 4e-7);
             check(&format!("silu {x}"), Silu::value(x), exact * sigmoid, 5e-7);
+            check(&format!("coarse silu {x}"), CoarseSilu::value(x), exact * sigmoid, 1e-4);
             check(&format!("tanh {x}"), Tanh::value(x), exact.tanh(), 1e-6);
         }
     }
@@ -199,38 +241,43 @@ mod tests {
     /// Numbers of all sizes and none, in as many registers as there are abreast.
     #[test]
     fn values_abreast_have_the_bits_of_one_number() {
-        struct Values<'a, T>(&'a mut [T]);
-        impl<T: Real> pulp::WithSimd for Values<'_, T> {
+        struct Values<'a, T, F>(&'a mut [T], F);
+        impl<T: Real, F: Function> pulp::WithSimd for Values<'_, T, F> {
             type Output = usize;
             #[inline(always)]
             fn with_simd<S: Simd>(self, simd: S) -> usize {
                 let lanes = T::lanes::<S>();
                 let load = |register: usize| T::load(simd, &self.0[register * lanes..]);
-                let values = Silu::values::<T, S>(simd, std::array::from_fn(load));
+                let values = F::values::<T, S>(simd, std::array::from_fn(load));
                 for (register, values) in values.into_iter().enumerate() {
                     T::store(simd, &mut self.0[register * lanes..][..lanes], values);
                 }
                 ABREAST * lanes
             }
         }
-        for start in 0..400 {
-            let x: Vec<f32> = (0..256).map(|step| (start * 256 + step) as f32 / 512.0 - 100.0).collect();
-            let mut found = x.clone();
-            found[3] = f32::NAN;
-            let count = pulp::Arch::new().dispatch(Values(&mut found));
-            let same = |at: usize| if at == 3 { found[at].is_nan() } else { found[at] == Silu::value(x[at]) };
-            assert!((0..count).all(same), "from {}", x[0]);
-            let mut wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
-            let count = pulp::Arch::new().dispatch(Values(&mut wide));
-            assert!((0..count).all(|at| wide[at] == Silu::value(f64::from(x[at]))), "from {}", x[0]);
+        fn check<F: Function>(function: F) {
+            for start in 0..400 {
+                let x: Vec<f32> = (0..256).map(|step| (start * 256 + step) as f32 / 512.0 - 100.0).collect();
+                let mut found = x.clone();
+                found[3] = f32::NAN;
+                let count = pulp::Arch::new().dispatch(Values(&mut found, function));
+                let same = |at: usize| if at == 3 { found[at].is_nan() } else { found[at] == F::value(x[at]) };
+                assert!((0..count).all(same), "from {}", x[0]);
+                let mut wide: Vec<f64> = x.iter().copied().map(f64::from).collect();
+                let count = pulp::Arch::new().dispatch(Values(&mut wide, function));
+                assert!((0..count).all(|at| wide[at] == F::value(f64::from(x[at]))), "from {}", x[0]);
+            }
         }
+        check(Silu);
+        check(CoarseSilu);
     }
 
     #[test]
     fn far_out_values_stay_finite() {
         for x in [-1e30f32, -100.0, 100.0, 1e30] {
-            for value in [Real::exp(x), Sigmoid::value(x), Tanh::value(x), Sigmoid::derivative(x), Tanh::derivative(x)]
-            {
+            let derivatives = [Sigmoid::derivative(x), Tanh::derivative(x)];
+            let values = [Real::exp(x), Real::coarse_exp(x), Sigmoid::value(x), CoarseSilu::value(x), Tanh::value(x)];
+            for value in values.into_iter().chain(derivatives) {
                 assert!(value.is_finite(), "{x}");
             }
             assert!((Silu::derivative(x) - if x > 0.0 { 1.0 } else { 0.0 }).abs() < 1e-6, "{x}");

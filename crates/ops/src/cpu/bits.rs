@@ -18,6 +18,7 @@ use super::gemm::{Matrix, Output, Pixels, Strip, Threads};
 use super::gemm_bf16::{Factor, Left, Taps};
 use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 use super::room::Room;
+use super::rounding::round_of_two;
 
 /// See the module.
 pub(crate) struct Bits<'a> {
@@ -100,6 +101,19 @@ impl<'a> Bits<'a> {
     pub(crate) fn copy(&mut self, half: Half, from: &[u16]) {
         assert_eq!(self.half, half, "numbers are copied to places of their format");
         self.places.copy(from);
+    }
+
+    /// Writes a function of two numbers of bf16, as bf16, to each place.
+    ///
+    /// # Panics
+    /// If these are not places of bf16, or there are fewer numbers.
+    #[inline(always)]
+    pub(crate) fn write_of_two(&mut self, numbers: [&[u16]; 2], function: impl Fn(f32, f32) -> f32 + Copy) {
+        assert_eq!(self.half, Half::Bf16, "a function of numbers of bf16 is written as bf16");
+        let count = self.places.len();
+        assert!(numbers.iter().all(|numbers| numbers.len() == count), "two numbers for each place");
+        // SAFETY: each place gets a number.
+        unsafe { self.places.write(|places| round_of_two(numbers, places, function)) }
     }
 
     /// Rounds some columns of the matrix whose rows lie here, `stride` places apart.

@@ -1,9 +1,10 @@
 //! Numbers as loops over elements read and write them.
 
 use super::bits::{Before, Bits};
-use super::halves::{Half, Stored, wide_bf16};
+use super::halves::{Half, Stored};
 use super::real::Real;
 use super::room::Room;
+use super::rounding::wide_bf16;
 
 /// A number as loops over elements read it: of the type that they compute in, or of bf16, as its bits.
 pub(crate) trait AsStored<T>: Copy {
@@ -48,6 +49,10 @@ impl<T: Real> AsStored<T> for u16 {
 
 /// A number as loops over elements write it: of the type that they compute in, or rounded to bf16, as its bits.
 pub(crate) trait Filled<T>: Sized {
+    /// The places, if they are for bits of bf16.
+    fn bits(_: &mut [Self]) -> Option<&mut [u16]> {
+        None
+    }
     /// Lets `work` write pieces of the numbers, in order, with the number of places before each.
     fn in_pieces(to: &mut [Self], work: impl FnMut(usize, &mut [T]));
 }
@@ -59,6 +64,10 @@ impl<T: Real> Filled<T> for T {
 }
 
 impl<T: Stored> Filled<T> for u16 {
+    fn bits(to: &mut [u16]) -> Option<&mut [u16]> {
+        Some(to)
+    }
+
     fn in_pieces(to: &mut [u16], mut work: impl FnMut(usize, &mut [T])) {
         Bits::new(Half::Bf16, Room::written(to)).in_pieces(Before::Anything, &mut work);
     }

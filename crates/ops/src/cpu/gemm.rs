@@ -100,9 +100,17 @@ fn of_float32<T: Real>(matrix: Matrix<'_, T>) -> Option<Matrix<'_, f32>> {
 /// # Panics
 /// If its numbers are not float32.
 pub(super) fn as_singles<T: Real>(matrix: Matrix<'_, T>) -> Matrix<'_, f32> {
-    assert!(is_single::<T>(), "what is multiplied with numbers of bf16 is float32");
     let Matrix { values, shape, strides } = matrix;
-    Matrix { values: bytemuck::cast_slice(values), shape, strides }
+    Matrix { values: numbers_as_singles(values), shape, strides }
+}
+
+/// [`as_singles`] of numbers alone.
+///
+/// # Panics
+/// If they are not float32.
+pub(crate) fn numbers_as_singles<T: Real>(numbers: &[T]) -> &[f32] {
+    assert!(is_single::<T>(), "what is computed with numbers of bf16 is float32");
+    bytemuck::cast_slice(numbers)
 }
 
 /// [`as_singles`] of what is written.

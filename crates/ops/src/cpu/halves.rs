@@ -11,7 +11,7 @@ use rayon::prelude::*;
 use super::gemm::Threads;
 use super::lanes::{BLOCK, vectorised};
 use super::real::Real;
-use super::rounding::{nearest_bf16, round_bf16};
+use super::rounding::{nearest_bf16, round_bf16, wide_bf16};
 
 /// Elements that one thread converts at a time where all threads share a conversion, or a result.
 pub(crate) const SHARE: usize = 1 << 15;
@@ -142,11 +142,6 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
     let made = work(&mut buffer[..length]);
     T::kept().with_borrow_mut(|kept| kept.push(buffer));
     made
-}
-
-#[inline(always)]
-pub(super) fn wide_bf16(bits: u16) -> f32 {
-    f32::from_bits(u32::from(bits) << 16)
 }
 
 #[inline(always)]

@@ -72,7 +72,7 @@ pub(crate) const BLOCK: usize = 64 * LANES;
 /// Adds a function of each element to `total`, in its own format within a [`BLOCK`] and in float64 between blocks. A sum can be taken
 /// further with more elements; its bits are the same wherever it is cut between blocks.
 #[inline(always)]
-pub(crate) fn sum<T: Real>(mut total: f64, values: &[T], term: impl Fn(T) -> T) -> f64 {
+pub(crate) fn sum<X: Copy, T: Real>(mut total: f64, values: &[X], term: impl Fn(X) -> T) -> f64 {
     for block in values.chunks(BLOCK) {
         let mut lanes = [T::of(0.0); LANES];
         let (chunks, rest) = block.as_chunks::<LANES>();
@@ -91,13 +91,19 @@ pub(crate) fn sum<T: Real>(mut total: f64, values: &[T], term: impl Fn(T) -> T) 
 /// them have sums of their own.
 pub(crate) const ROWS_SUMMED: usize = 4;
 
-/// The sum of each few rows of `width` pixels; there are as many `sums` as [`ROWS_SUMMED`] rows have begun.
-pub(crate) fn sums_of_rows<T: Real>(pixels: &[T], width: usize, sums: &mut [f64]) {
+/// The sum of each few rows of `width` pixels, as `number` reads them; there are as many `sums` as [`ROWS_SUMMED`] rows have begun.
+#[inline(always)]
+pub(crate) fn sums_of_rows<X: Copy, T: Real>(
+    pixels: &[X],
+    width: usize,
+    sums: &mut [f64],
+    number: impl Fn(X) -> T + Copy,
+) {
     vectorised(
         #[inline(always)]
         || {
             for (of_rows, rows) in sums.iter_mut().zip(pixels.chunks(ROWS_SUMMED * width)) {
-                *of_rows = sum(0.0, rows, |pixel| pixel);
+                *of_rows = sum(0.0, rows, number);
             }
         },
     );

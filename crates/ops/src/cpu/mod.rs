@@ -35,7 +35,7 @@ pub(crate) mod pool;
 mod random;
 pub(crate) mod real;
 pub(crate) mod room;
-mod rounding;
+pub(crate) mod rounding;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 pub(crate) mod values;

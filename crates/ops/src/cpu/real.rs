@@ -31,6 +31,8 @@ pub(crate) trait Real:
     fn clamp(self, least: Self, most: Self) -> Self;
     /// The exponential function. Beyond +-87 the result stays finite and positive.
     fn exp(self) -> Self;
+    /// The same to a 10,000th part, for what is rounded to bf16.
+    fn coarse_exp(self) -> Self;
     fn tanh(self) -> Self;
 
     type Register<S: Simd>: Copy;
@@ -55,6 +57,8 @@ pub(crate) trait Real:
     fn sum_of<S: Simd>(simd: S, a: Self::Register<S>) -> Self;
     /// [`Real::exp`] of the negatives of all numbers, with its bits.
     fn exp_of_negatives<S: Simd>(simd: S, x: [Self::Register<S>; ABREAST]) -> [Self::Register<S>; ABREAST];
+    /// [`Real::coarse_exp`] of the negatives of all numbers, with its bits.
+    fn coarse_exp_of_negatives<S: Simd>(simd: S, x: [Self::Register<S>; ABREAST]) -> [Self::Register<S>; ABREAST];
 }
 
 /// Registers that go through a long chain of operations together. Each operation of the chain waits for the one before; a processor that
@@ -145,6 +149,10 @@ impl Real for f32 {
         exp(self)
     }
     #[inline(always)]
+    fn coarse_exp(self) -> Self {
+        coarse_exp(self)
+    }
+    #[inline(always)]
     fn tanh(self) -> Self {
         // 2 sigmoid(2x) - 1 cancels for small x. (1 - e) / (1 + e) with e = exp(-2 |x|) is accurate above 0.1, and below that the
         // Taylor polynomial is.
@@ -157,6 +165,10 @@ impl Real for f32 {
     #[inline(always)]
     fn exp_of_negatives<S: Simd>(simd: S, x: [S::f32s; ABREAST]) -> [S::f32s; ABREAST] {
         exp_of_negatives(simd, x)
+    }
+    #[inline(always)]
+    fn coarse_exp_of_negatives<S: Simd>(simd: S, x: [S::f32s; ABREAST]) -> [S::f32s; ABREAST] {
+        coarse_exp_of_negatives(simd, x)
     }
 
     registers!(
@@ -202,6 +214,10 @@ impl Real for f64 {
         self.clamp(-87.0, 87.0).exp()
     }
     #[inline(always)]
+    fn coarse_exp(self) -> Self {
+        Real::exp(self)
+    }
+    #[inline(always)]
     fn tanh(self) -> Self {
         self.tanh()
     }
@@ -211,6 +227,10 @@ impl Real for f64 {
             *x = Real::exp(-*x);
         }
         x
+    }
+    #[inline(always)]
+    fn coarse_exp_of_negatives<S: Simd>(simd: S, x: [S::f64s; ABREAST]) -> [S::f64s; ABREAST] {
+        Self::exp_of_negatives(simd, x)
     }
 
     registers!(
@@ -290,6 +310,53 @@ fn exp_of_negatives<S: Simd>(simd: S, mut x: [S::f32s; ABREAST]) -> [S::f32s; AB
     for (polynomial, rounded) in polynomial.iter_mut().zip(rounded) {
         let power = simd.wrapping_dyn_shl_u32s(bytemuck::cast(rounded), simd.splat_u32s(23));
         *polynomial = simd.mul_f32s(*polynomial, bytemuck::cast(power));
+    }
+    polynomial
+}
+
+/// 1.5 * 2^23: see [`ROUNDING`]. The lowest bits of a sum with it are the integer itself.
+const TO_INTEGER: f32 = 12_582_912.0;
+/// Factors of the powers of `2^f` for `|f| <= 1/2`, from the third to that of one, whose largest relative error, 7.5e-5, is the least.
+const COARSE_FACTORS: [f32; 4] = [0.055_171_67, 0.242_611_12, 0.693_261, 0.999_928_07];
+/// The furthest from zero that the argument of `2^t` may be.
+const FURTHEST_POWER: f32 = 126.0;
+
+/// The exponential function to a 10,000th part: `exp(x) = 2^t` with `t = x / ln 2`, and `2^t = 2^n 2^f` with `n` the nearest integer to `t`.
+/// `2^f` is a polynomial, and `n` is added to its exponent.
+#[inline(always)]
+fn coarse_exp(x: f32) -> f32 {
+    let t = (x * std::f32::consts::LOG2_E).clamp(-FURTHEST_POWER, FURTHEST_POWER);
+    let rounded = t + TO_INTEGER;
+    let f = t - (rounded - TO_INTEGER);
+    let [mut polynomial, factors @ ..] = COARSE_FACTORS;
+    for factor in factors {
+        polynomial = polynomial.mul_add(f, factor);
+    }
+    f32::from_bits(polynomial.to_bits().wrapping_add(rounded.to_bits() << 23))
+}
+
+/// The same of the negatives of all numbers, step by step for all registers.
+#[inline(always)]
+fn coarse_exp_of_negatives<S: Simd>(simd: S, mut x: [S::f32s; ABREAST]) -> [S::f32s; ABREAST] {
+    let (least, most) = (simd.splat_f32s(-FURTHEST_POWER), simd.splat_f32s(FURTHEST_POWER));
+    let (to_integer, negative) = (simd.splat_f32s(TO_INTEGER), simd.splat_f32s(-std::f32::consts::LOG2_E));
+    let mut rounded = [to_integer; ABREAST];
+    for (x, rounded) in x.iter_mut().zip(&mut rounded) {
+        // NaN stays NaN, as in `clamp`.
+        let t = simd.min_f32s(most, simd.max_f32s(least, simd.mul_f32s(*x, negative)));
+        *rounded = simd.add_f32s(t, to_integer);
+        *x = simd.sub_f32s(t, simd.sub_f32s(*rounded, to_integer));
+    }
+    let mut polynomial = [simd.splat_f32s(COARSE_FACTORS[0]); ABREAST];
+    for factor in &COARSE_FACTORS[1..] {
+        let factor = simd.splat_f32s(*factor);
+        for (polynomial, f) in polynomial.iter_mut().zip(&x) {
+            *polynomial = simd.mul_add_f32s(*polynomial, *f, factor);
+        }
+    }
+    for (polynomial, rounded) in polynomial.iter_mut().zip(rounded) {
+        let exponent = simd.wrapping_dyn_shl_u32s(bytemuck::cast(rounded), simd.splat_u32s(23));
+        *polynomial = bytemuck::cast(simd.add_u32s(bytemuck::cast(*polynomial), exponent));
     }
     polynomial
 }

@@ -111,6 +111,21 @@ impl Deferred {
         Tensor::from_dispatch(Dispatch::apply(self.into_dispatch()))
     }
 
+    /// A map that nothing is applied to.
+    pub fn of(x: Tensor<4>) -> Self {
+        let ([batch, channels, ..], device) = (x.dims(), x.device());
+        let dtype = if x.dtype() == DType::F64 { DType::F64 } else { DType::F32 };
+        let [zeros, ones] = [0.0, 1.0].map(|value| Tensor::full([channels], value, (&device, dtype)));
+        let statistics = Tensor::stack::<2>(vec![zeros.clone(), ones.clone()], 0).unsqueeze_dim(1);
+        let how = Normalisation { groups: vec![batch], epsilon: 0.0, activation: Activation::Identity, rebuild: None };
+        Self { x, weight: ones, bias: zeros, statistics, how, gate: None }
+    }
+
+    /// The same map, stored as its format rounds it.
+    pub fn stored(self) -> Self {
+        Self::of(self.whole())
+    }
+
     /// The convolution of the map. `filters` are float32 and have the shapes that [`crate::depthwise`] and [`crate::dense`] take.
     pub fn convolved(self, filters: Tensor<4>, convolution: Convolution) -> Tensor<4> {
         Tensor::from_dispatch(Dispatch::convolve(self.into_dispatch(), filters.into_dispatch(), convolution))

@@ -18,7 +18,7 @@ use super::products::{Middle, Prepared, kept};
 use super::{InvertedResiduals, Layer, MaybeExpanded};
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Split, written};
-use crate::cpu::bits::round_over;
+use crate::cpu::elements::AsStored;
 use crate::cpu::factors::{Filters, Part};
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Right;
@@ -42,8 +42,8 @@ impl InvertedResiduals for Flex {
         computed_in!(T = x.dtype(); {
             let (x, of_expansion, filters) = (contiguous(&x), values(&expand.filters), values(&depthwise.filters));
             let x = x.source();
-            let expand = Some(Expansion::new(&of_expansion, expand.normed(), &shape));
-            let then = Then::Squeeze(depthwise.normed());
+            let expand = Some(Expansion::new(&of_expansion, expand.normed(shape.format), &shape));
+            let then = Then::Squeeze(depthwise.normed(shape.format));
             let (y, sums) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
             let means = sums.chunks(shape.sums()).map(|sums| mean_of_rows(sums, shape.depthwise.out_plane()));
             let [batch, channels, ..] = shape.depthwise.output();
@@ -70,8 +70,8 @@ impl InvertedResiduals for Flex {
                 MaybeExpanded::No => None,
             };
             let expand =
-                of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(), &shape));
-            let then = Then::Project(Projection::new(&project, depthwise.normed(), &shape));
+                of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(shape.format), &shape));
+            let then = Then::Project(Projection::new(&project, depthwise.normed(shape.format), &shape));
             let (y, _) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
             tensor(y, [batch, output, rows, columns])
         })
@@ -134,7 +134,7 @@ impl<'a, T: Stored> Projection<'a, T> {
 
 /// What becomes of the depthwise convolution's output.
 enum Then<'a, T> {
-    /// It is the output, and the normalised and activated planes are added up.
+    /// Normalised, it is the output, and its planes are added up.
     Squeeze(Normed<T>),
     Project(Projection<'a, T>),
 }
@@ -199,10 +199,10 @@ struct Scratch<T> {
     /// Some channels of the expanded map, as the layers would store it.
     expanded: Elements<T>,
     depthwise: depthwise::Scratch<T>,
-    /// Rows of a channel of the middle, as they are stored, and what they are after the normalisation.
+    /// Rows of a channel of the middle, and what they are after the normalisation: numbers, or as they are stored.
     convolved: Vec<T>,
-    bits: Vec<u16>,
     normalised: Vec<T>,
+    bits: Vec<u16>,
     /// All channels of it, before a projection.
     middle: Option<Middle<T>>,
     /// The band of the output.
@@ -220,8 +220,8 @@ impl<T: Stored> Scratch<T> {
             expanded: kept(x, shape.format),
             depthwise: depthwise::Scratch::default(),
             convolved: Vec::new(),
-            bits: Vec::new(),
             normalised: Vec::new(),
+            bits: Vec::new(),
             middle: (shape.output > 0).then(|| Middle::new(x, shape.format, shape.projection())),
             product: kept(x, shape.format),
             wide: Vec::new(),
@@ -264,26 +264,11 @@ impl<T: Stored> Kernel<'_, T> {
         }
     }
 
-    /// The same, in places of the format where products are of that.
-    fn stored<'b>(&self, made: &'b mut [T], bits: &'b mut Vec<u16>) -> Source<'b, T> {
-        match self.x {
-            Source::Halves(half, _) if self.x.multiplies_halves() => {
-                bits.resize(made.len(), 0);
-                round_over(half, made, bits, Threads::One);
-                Source::Halves(half, bits)
-            }
-            _ => {
-                self.store(made);
-                Source::Same(made)
-            }
-        }
-    }
-
-    /// Computes a band of the middle: normalised and activated, unless that would be rounded once more than by the layers one by one.
+    /// Computes a band of the middle, and the sums of its rows as they are stored.
     fn squeezed(&self, normed: &Normed<T>, band: Band<'_, T>, scratch: &mut Scratch<T>) {
         let read = self.shape.read(&band.rows);
         let (piece, [_, width]) = (read.depthwise.piece(), read.depthwise.out);
-        let (mut planes, halves) = (band.planes.into_iter().zip(band.sums), matches!(self.x, Source::Halves(..)));
+        let mut planes = band.planes.into_iter().zip(band.sums);
         let mut normalised = std::mem::take(&mut scratch.normalised);
         let mut bits = std::mem::take(&mut scratch.bits);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
@@ -292,12 +277,30 @@ impl<T: Stored> Kernel<'_, T> {
             read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
                 let Some(piece) = pieces.next() else { return };
                 convolved.resize(pixels.len(), T::of(0.0));
-                normalised.resize(pixels.len(), T::of(0.0));
                 work(convolved);
-                let stored = self.stored(convolved, &mut bits);
-                normed.apply(channel, stored, &mut normalised);
-                sums_of_rows(&normalised, width, &mut sums[pixels.start / width / ROWS_SUMMED..]);
-                piece.begin(Threads::One).copy(if halves { stored } else { Source::Same(&normalised) });
+                let (sums, mut piece) = (&mut sums[pixels.start / width / ROWS_SUMMED..], piece.begin(Threads::One));
+                match self.x {
+                    Source::Halves(half, _) if self.x.multiplies_halves() => {
+                        bits.resize(pixels.len(), 0);
+                        normed.apply_stored(channel, convolved, &mut bits);
+                        sums_of_rows(&bits, width, sums, AsStored::<T>::widened);
+                        piece.copy(Source::Halves(half, &bits));
+                    }
+                    _ => {
+                        normalised.resize(pixels.len(), T::of(0.0));
+                        self.store(convolved);
+                        normed.apply(channel, Source::Same(convolved), &mut normalised);
+                        self.store(&mut normalised);
+                        sums_of_rows(
+                            &normalised,
+                            width,
+                            sums,
+                            #[inline(always)]
+                            |number| number,
+                        );
+                        piece.copy(Source::Same(&normalised));
+                    }
+                }
             });
         });
         (scratch.normalised, scratch.bits) = (normalised, bits);
@@ -308,13 +311,12 @@ impl<T: Stored> Kernel<'_, T> {
         let read = self.shape.read(&band.rows);
         let pixels = read.depthwise.out_plane();
         let Some(mut middle) = scratch.middle.take() else { return };
-        let mut bits = std::mem::take(&mut scratch.bits);
         middle.begin(band.channels.len(), pixels);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
                 convolved.resize(pixels.len(), T::of(0.0));
                 work(convolved);
-                middle.put(&project.before, channel, pixels.start, self.stored(convolved, &mut bits));
+                middle.put(&project.before, channel, pixels.start, convolved, |made| self.store(made));
             });
         });
         let Scratch { product, wide, .. } = &mut *scratch;
@@ -322,7 +324,7 @@ impl<T: Stored> Kernel<'_, T> {
         for (number, plane) in band.planes.into_iter().enumerate() {
             plane.begin(Threads::One).copy(product.source().chunk(number, pixels));
         }
-        (scratch.middle, scratch.bits) = (Some(middle), bits);
+        scratch.middle = Some(middle);
     }
 
     /// Calls `work` for each channel with its number, its rows that the band reads, buffers of the depthwise convolution and one for its

@@ -5,11 +5,11 @@
 //! activation `f`,
 //!
 //! - the expanded map is `u = f1(a1 (E x) + b1)`, `[n, e, h, w]`,
-//! - the middle of the block is `v = D u`, `[n, e, h', w']`, and
-//! - its projection is `y = P f2(a2 v + b2)`, `[n, o, h', w']`.
+//! - the middle of the block is `v = f2(a2 (D u) + b2)`, `[n, e, h', w']`, and
+//! - its projection is `y = P v`, `[n, o, h', w']`.
 //!
-//! [`expanded_depthwise`] computes `v`, for blocks that need the mean of the planes of `f2(a2 v + b2)` before they go on, and these means. [`inverted_residual`] computes
-//! `y`, with or without an expansion. Both go over the output in bands of rows (`bands`): `u` and `v` are a few times as large as `x`
+//! [`expanded_depthwise`] computes `v`, and the mean of each of its planes, for blocks that need these before they go on. [`inverted_residual`]
+//! computes `y`, with or without an expansion. Both go over the output in bands of rows (`bands`): `u` and `v` are a few times as large as `x`
 //! and `y`, and exist only for one band of one sample at a time, in the cache of the core that computes it. Rows of `u` that two bands
 //! need are computed twice.
 //!
@@ -24,11 +24,11 @@ mod products;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
-use burn::tensor::{DType, Tensor};
+use burn::tensor::Tensor;
 
 use crate::activation::Activation;
 use crate::convolution::Places;
-use crate::deferred::{Deferred, Normalisation};
+use crate::deferred::Deferred;
 use crate::device::on_cpu;
 
 pub use bands::InvertedResidualShape;
@@ -72,9 +72,7 @@ pub fn infers_inverted_residuals(x: &Tensor<4>) -> bool {
 
 /// The depthwise convolution of a map of more channels: `expand`, normalised and activated, and then `depthwise` with filters
 /// `[e, 1, k, k]`. `x` `[n, c, h, w]` gives the map `[n, e, h', w']` and the mean of each plane of it, `[n, e]`, float32 for maps of a
-/// half format.
-///
-/// The map is stored normalised and activated. In half formats, where that would round it once more, it is stored before that.
+/// half format. Its last layers being applied already, nothing is left for whoever reads it, as with [`Deferred::stored`].
 ///
 /// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`].
 pub fn expanded_depthwise(
@@ -83,18 +81,9 @@ pub fn expanded_depthwise(
     depthwise: NormedConvolution,
     places: Places,
 ) -> (Deferred, Tensor<2>) {
-    let ([batch, ..], dtype) = (x.dims(), x.dtype());
-    let NormedConvolution { mut weight, mut bias, mut statistics, mut epsilon, mut activation, .. } = depthwise.clone();
-    if matches!(dtype, DType::F32 | DType::F64) {
-        (weight, bias, epsilon, activation) = (weight.ones_like(), bias.zeros_like(), 0.0, Activation::Identity);
-        let [mean, variance] = [bias.clone(), weight.clone()].map(|of_channels| of_channels.unsqueeze::<3>());
-        statistics = Tensor::cat(vec![mean, variance], 0);
-    }
     let (x, expand, depthwise) = (x.into_dispatch(), expand.into_dispatch(), depthwise.into_dispatch());
     let (x, means) = <Dispatch as InvertedResiduals>::expanded_depthwise(x, expand, depthwise, places);
-    let how = Normalisation { groups: vec![batch], epsilon, activation, rebuild: None };
-    let map = Deferred { x: Tensor::from_dispatch(x), weight, bias, statistics, how, gate: None };
-    (map, Tensor::from_dispatch(means))
+    (Deferred::of(Tensor::from_dispatch(x)), Tensor::from_dispatch(means))
 }
 
 /// Expansion, if there is one, depthwise convolution and projection with filters `[o, e, 1, 1]`. `x` `[n, c, h, w]` gives

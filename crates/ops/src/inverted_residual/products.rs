@@ -72,15 +72,30 @@ impl<T: Stored> Middle<T> {
         }
     }
 
-    /// Normalises pixels of a channel, from one on, into their place.
-    pub(super) fn put(&mut self, normed: &Normed<T>, channel: usize, first: usize, x: Source<'_, T>) {
-        let place = |stride: usize| channel * stride + first..channel * stride + first + x.len();
+    /// Normalises pixels of a channel, from one on, into their place, as they are where the layer before has stored them: `store` makes them
+    /// that.
+    pub(super) fn put(
+        &mut self,
+        normed: &Normed<T>,
+        channel: usize,
+        first: usize,
+        made: &mut [T],
+        store: impl FnOnce(&mut [T]),
+    ) {
+        let place = |stride: usize| channel * stride + first..channel * stride + first + made.len();
         match self {
-            Self::Rows(Elements::Same(values), stride) => normed.apply(channel, x, &mut values[place(*stride)]),
-            Self::Rows(Elements::Halves(_, bits), stride) => normed.apply(channel, x, &mut bits[place(*stride)]),
+            Self::Rows(Elements::Halves(_, bits), stride) => {
+                normed.apply_stored(channel, made, &mut bits[place(*stride)]);
+            }
+            Self::Rows(Elements::Same(values), stride) => {
+                let values = &mut values[place(*stride)];
+                store(made);
+                normed.apply(channel, Source::Same(made), values);
+            }
             Self::Panels(panels, normalised) => {
-                normalised.resize(x.len(), T::of(0.0));
-                normed.apply(channel, x, normalised);
+                normalised.resize(made.len(), T::of(0.0));
+                store(made);
+                normed.apply(channel, Source::Same(made), normalised);
                 panels.put(channel, first, normalised);
             }
         }

@@ -145,7 +145,7 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
         }
         (None, Some(expand)) => {
             let (found, means) = expanded_depthwise(map, expand.on(&ground), depthwise.on(&ground), places);
-            let one_by_one = behind(depthwise.on(&ground), middle);
+            let one_by_one = behind(depthwise.on(&ground), middle).stored();
             if block.shape().is_in_bands() {
                 let expected = one_by_one.clone().global_average_pool();
                 assert!(vec(means) == vec(expected), "{block:?} has other means than its layers");

@@ -34,6 +34,16 @@ pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
     }
 }
 
+/// Where the derivative of an activation jumps or has a corner.
+fn corners(activation: Activation) -> &'static [f64] {
+    match activation {
+        Activation::Identity | Activation::Sigmoid | Activation::Silu | Activation::Tanh => &[],
+        Activation::Relu | Activation::LeakyRelu => &[0.0],
+        Activation::Relu6 => &[0.0, 6.0],
+        Activation::HardSigmoid | Activation::HardSwish => &[-3.0, 3.0],
+    }
+}
+
 pub(crate) const ACTIVATIONS: [Activation; 9] = [
     Activation::Identity,
     Activation::Relu,
@@ -58,13 +68,36 @@ pub(crate) struct NaiveNorm {
 
 const EPSILON: f64 = 1e-3;
 
+/// The least distance of a value from a corner of its activation: more than float32 rounds by, because gradients on the two sides of a
+/// corner are not close.
+const FROM_CORNERS: f64 = 1e-4;
+
 impl NaiveNorm {
-    /// A normalisation with random statistics and parameters.
+    /// A normalisation with random statistics and parameters, whose values keep away from the corners of the activation.
     pub(crate) fn random(shape: [usize; 4], group: usize, activation: Activation, rng: &mut Rng) -> Self {
         let [batch, channels, ..] = shape;
         let x = random(rng, shape.iter().product());
         let (weight, bias) = (random(rng, channels), random(rng, channels));
-        Self { shape, groups: normalisation_groups(batch, group), x, weight, bias, activation }
+        let mut norm = Self { shape, groups: normalisation_groups(batch, group), x, weight, bias, activation };
+        loop {
+            let near = norm.channels_near_corners();
+            if !near.contains(&true) {
+                return norm;
+            }
+            let biases = norm.bias.iter_mut().zip(near).filter(|(_, near)| *near);
+            biases.for_each(|(bias, _)| *bias = random(rng, 1)[0]);
+        }
+    }
+
+    fn channels_near_corners(&self) -> Vec<bool> {
+        let corners = corners(self.activation);
+        let mut near = vec![false; self.bias.len()];
+        self.channels(|places, channel, normal, _| {
+            let (weight, bias) = (f64::from(self.weight[channel]), f64::from(self.bias[channel]));
+            let is_near = |at| corners.iter().any(|corner| (normal(at) * weight + bias - corner).abs() < FROM_CORNERS);
+            near[channel] |= places.iter().any(|&at| is_near(at));
+        });
+        near
     }
 
     /// Calls `visit(places, channel, normal)` for the pixels of each channel of each group, with the values before scale and shift.

@@ -2,7 +2,7 @@
 //!
 //! A plane is padded with zeros before it is read, so the loops have no conditions. They go over vector registers of neighbouring
 //! pixels and keep the sums of several rows in registers, so each tap's factor is broadcast once for all of them. Where rows of taps are
-//! as far apart as rows of outputs, a register of pixels is read once and serves all of these rows ([`Shared`]). Registers are
+//! as far apart as rows of outputs, or half as far, a register of pixels is read once and serves all of these rows ([`Shared`]). Registers are
 //! explicit (`pulp`), because the compiler did not vectorise loops over arrays of lanes here.
 //!
 //! # Why the unsafe code is sound
@@ -51,12 +51,12 @@ impl Rows {
     }
 }
 
-/// Calls a macro with the number of each line that several rows read: so many, at most six. They are written out, because a compiler then
+/// Calls a macro with the number of each line that several rows read: so many, at most nine. They are written out, because a compiler then
 /// knows which sums belong to a line, and keeps these in registers.
 macro_rules! each_line {
     ($count:expr, $line:ident) => {
-        const { assert!($count <= 6, "all lines are written out") }
-        each_line!($count, $line, 0 1 2 3 4 5);
+        const { assert!($count <= 9, "all lines are written out") }
+        each_line!($count, $line, 0 1 2 3 4 5 6 7 8);
     };
     ($count:expr, $line:ident, $($number:literal)*) => {
         $(if $number < $count {
@@ -74,6 +74,16 @@ unsafe fn read<T: Real, S: Simd>(simd: S, from: &[T], at: usize) -> T::Register<
     debug_assert!(T::lanes::<S>() <= SLACK);
     // SAFETY: a register has no more lanes than that.
     T::load(simd, unsafe { from.get_unchecked(at..at + T::lanes::<S>()) })
+}
+
+/// What lies in a slice from the offset of each of the taps of a row on: addresses that one distance is added to.
+#[inline(always)]
+fn under<T, const K: usize>(from: &[T], offset: impl Fn(usize) -> usize) -> [&[T]; K] {
+    let mut under = [from; K];
+    for (across, under) in under.iter_mut().enumerate() {
+        *under = &from[offset(across)..];
+    }
+    under
 }
 
 /// For each pixel of `rows` rows of `columns`, writes to `to` the sum over the taps of factor times the pixel of `from` at the tap's
@@ -95,12 +105,14 @@ pub(crate) fn correlate<T: Real>(
 /// Columns below which pixels are not shared: the factors of all taps are broadcast for each few rows, which so few columns do not repay.
 const WORTH_SHARING: usize = 24;
 
-/// Taps in a square whose rows follow each other as rows of outputs do, so that an output under a tap is the one below it under
-/// the tap above.
+/// Taps in a square whose rows follow each other as rows of outputs do, or twice as closely: a tap of an output and one of another, above or below it,
+/// meet the same pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Shared {
     side: usize,
-    /// Whether a row of taps is above the one before it.
+    /// Rows of taps from one row of outputs to the next: 1 or 2.
+    step: usize,
+    /// Whether a row of taps is above the one before it; with a step of 1.
     upwards: bool,
 }
 
@@ -112,12 +124,17 @@ impl Shared {
             return None;
         }
         let upwards = offset(side) < offset(0);
-        let follow = |tap: usize| {
+        let follow = |tap: usize, step: usize| {
             let (one, next) = (offset(tap), offset(tap + side));
             let (above, below) = if upwards { (next, one) } else { (one, next) };
-            above.checked_add(pitch) == Some(below)
+            below.checked_sub(above).and_then(|apart| apart.checked_mul(step)) == Some(pitch)
         };
-        (0..taps - side).all(follow).then_some(Self { side, upwards })
+        let steps = if upwards { 1..=1 } else { 1..=2 };
+        steps.into_iter().find(|step| (0..taps - side).all(|tap| follow(tap, *step))).map(|step| Self {
+            side,
+            step,
+            upwards,
+        })
     }
 }
 
@@ -141,9 +158,12 @@ impl<T: Real> WithSimd for Correlate<'_, T> {
         // Broadcast factors, sums and a register of pixels have to find room: AVX-512 has 32 registers, others 16.
         let many = S::F32_LANES >= 16;
         match self.shared {
-            Some(Shared { side: 3, upwards }) if many => self.shared::<S, 3, 4>(simd, upwards),
-            Some(Shared { side: 3, upwards }) => self.shared::<S, 3, 2>(simd, upwards),
-            Some(Shared { side: 5, upwards }) if many => self.shared::<S, 5, 2>(simd, upwards),
+            Some(Shared { side: 3, step: 1, upwards }) if many => self.shared::<S, 3, 4, 1>(simd, upwards),
+            Some(Shared { side: 3, step: 1, upwards }) => self.shared::<S, 3, 2, 1>(simd, upwards),
+            Some(Shared { side: 3, .. }) if many => self.shared::<S, 3, 4, 2>(simd, false),
+            Some(Shared { side: 3, .. }) => self.shared::<S, 3, 2, 2>(simd, false),
+            Some(Shared { side: 5, step: 1, upwards }) if many => self.shared::<S, 5, 2, 1>(simd, upwards),
+            Some(Shared { side: 5, .. }) if many => self.shared::<S, 5, 2, 2>(simd, false),
             _ => self.apart(simd),
         }
     }
@@ -162,9 +182,9 @@ impl<T: Real> Correlate<'_, T> {
         }
     }
 
-    /// Computes all rows, `N` at a time, where `K` rows of as many taps share pixels.
+    /// Computes all rows, `N` at a time, where `K` rows of as many taps share pixels; `STEP` of them go from one row to the next.
     #[inline(always)]
-    fn shared<S: Simd, const K: usize, const N: usize>(&mut self, simd: S, upwards: bool) {
+    fn shared<S: Simd, const K: usize, const N: usize, const STEP: usize>(&mut self, simd: S, upwards: bool) {
         let mut factors = [[T::of(0.0).splat(simd); K]; K];
         for (factors, taps) in factors.iter_mut().zip(self.taps.chunks_exact(K)) {
             for (factor, tap) in factors.iter_mut().zip(taps) {
@@ -173,17 +193,17 @@ impl<T: Real> Correlate<'_, T> {
         }
         let whole = self.rows - self.rows % N;
         for row in (0..whole).step_by(N) {
-            self.block_shared::<S, K, N>(simd, row, &factors, upwards);
+            self.block_shared::<S, K, N, STEP>(simd, row, &factors, upwards);
         }
         for row in whole..self.rows {
-            self.block_shared::<S, K, 1>(simd, row, &factors, upwards);
+            self.block_shared::<S, K, 1, STEP>(simd, row, &factors, upwards);
         }
     }
 
     /// Computes `N` rows from `row` on, one register of columns after the other. Rows are taken in the order of the rows of taps: the first
-    /// reads lines of pixels from its own on, the second from the one after. So each adds up its taps in their order.
+    /// reads lines of pixels from its own on, the second from the one after, or the one after that. So each adds up its taps in their order.
     #[inline(always)]
-    fn block_shared<S: Simd, const K: usize, const N: usize>(
+    fn block_shared<S: Simd, const K: usize, const N: usize, const STEP: usize>(
         &mut self,
         simd: S,
         row: usize,
@@ -191,28 +211,33 @@ impl<T: Real> Correlate<'_, T> {
         upwards: bool,
     ) {
         let Self { taps, from, source, ref mut to, target, columns, .. } = *self;
-        let (top, step) = if upwards { (row + N - 1, source.pitch.wrapping_neg()) } else { (row, source.pitch) };
+        let (lines, apart) = (STEP * (N - 1) + K, source.pitch / STEP);
+        let (uppermost, top, step) =
+            if upwards { (K * (K - 1), (lines - 1) * apart, apart.wrapping_neg()) } else { (0, 0, apart) };
+        let under = under::<T, K>(from, |across| taps[uppermost + across].offset);
         for start in (0..columns).step_by(T::lanes::<S>()) {
             let mut sums = [T::of(0.0).splat(simd); N];
-            let first = source.first + top * source.pitch + start;
+            let mut at = source.first + row * source.pitch + top + start;
             macro_rules! line {
                 ($line:literal) => {
-                    for across in 0..K {
-                        let at = (first + taps[across].offset).wrapping_add(step.wrapping_mul($line));
+                    if $line > 0 {
+                        at = at.wrapping_add(step);
+                    }
+                    for (across, from) in under.into_iter().enumerate() {
                         // SAFETY: the pixel of one of these rows under a tap; see the module.
                         let pixels = unsafe { read(simd, from, at) };
                         for (row, sum) in sums.iter_mut().enumerate() {
-                            if row <= $line && $line - row < K {
-                                *sum = T::mul_add(simd, factors[$line - row][across], pixels, *sum);
+                            if STEP * row <= $line && $line - STEP * row < K {
+                                *sum = T::mul_add(simd, factors[$line - STEP * row][across], pixels, *sum);
                             }
                         }
                     }
                 };
             }
-            each_line!(N + K - 1, line);
+            each_line!(STEP * (N - 1) + K, line);
             let kept = T::lanes::<S>().min(columns - start);
             for (index, sum) in sums.into_iter().enumerate() {
-                let row = if upwards { top - index } else { top + index };
+                let row = if upwards { row + N - 1 - index } else { row + index };
                 T::store(simd, &mut to[target.first + row * target.pitch + start..][..kept], sum);
             }
         }
@@ -277,14 +302,14 @@ impl<T: Real> WithSimd for Products<'_, T> {
         // As for `Correlate`; here sums and gradients of several rows have to find room.
         let many = S::F32_LANES >= 16;
         match self.shared {
-            Some(Shared { side: 3, upwards: false }) if many => self.shared::<S, 3, 3, 4>(simd, self.offsets),
-            Some(Shared { side: 3, upwards: false }) => self.shared::<S, 3, 3, 2>(simd, self.offsets),
-            Some(Shared { side: 5, upwards: false }) if many => {
-                let (above, below) = self.offsets.split_at(2 * 5);
-                let mut made = self.shared::<S, 5, 2, 2>(simd, above);
-                made.extend(self.shared::<S, 5, 3, 2>(simd, below));
-                made
+            Some(Shared { side: 3, step: 1, upwards: false }) if many => {
+                self.shared::<S, 3, 3, 4, 1>(simd, self.offsets)
             }
+            Some(Shared { side: 3, step: 1, upwards: false }) => self.shared::<S, 3, 3, 2, 1>(simd, self.offsets),
+            Some(Shared { side: 3, step: 2, .. }) if many => self.shared::<S, 3, 3, 4, 2>(simd, self.offsets),
+            Some(Shared { side: 3, step: 2, .. }) => self.shared::<S, 3, 3, 2, 2>(simd, self.offsets),
+            Some(Shared { side: 5, step: 1, upwards: false }) if many => self.of_five::<S, 1>(simd),
+            Some(Shared { side: 5, step: 2, .. }) if many => self.of_five::<S, 2>(simd),
             _ => match self.offsets.len() {
                 9 => self.apart::<S, 9>(simd),
                 25 => self.apart::<S, 5>(simd),
@@ -325,19 +350,32 @@ impl<T: Real> Products<'_, T> {
         all
     }
 
-    /// The sums for `R` rows of `K` offsets, which share pixels, from `N` rows of gradients at a time.
+    /// The sums for five rows of five offsets: more than registers hold together.
     #[inline(always)]
-    fn shared<S: Simd, const K: usize, const R: usize, const N: usize>(&self, simd: S, offsets: &[usize]) -> Vec<f64> {
+    fn of_five<S: Simd, const STEP: usize>(&self, simd: S) -> Vec<f64> {
+        let (above, below) = self.offsets.split_at(2 * 5);
+        let mut made = self.shared::<S, 5, 2, 2, STEP>(simd, above);
+        made.extend(self.shared::<S, 5, 3, 2, STEP>(simd, below));
+        made
+    }
+
+    /// The sums for `R` rows of `K` offsets, which share pixels, from `N` rows of gradients at a time, `STEP` rows of offsets apart.
+    #[inline(always)]
+    fn shared<S: Simd, const K: usize, const R: usize, const N: usize, const STEP: usize>(
+        &self,
+        simd: S,
+        offsets: &[usize],
+    ) -> Vec<f64> {
         let mut totals = [[0.0; K]; R];
         for together in (0..self.rows).step_by(SUMMED) {
             let mut sums = [[T::of(0.0).splat(simd); K]; R];
             let end = (together + SUMMED).min(self.rows);
             let whole = end - (end - together) % N;
             for row in (together..whole).step_by(N) {
-                sums = self.add::<S, K, R, N>(simd, offsets, row, sums);
+                sums = self.add::<S, K, R, N, STEP>(simd, offsets, row, sums);
             }
             for row in whole..end {
-                sums = self.add::<S, K, R, 1>(simd, offsets, row, sums);
+                sums = self.add::<S, K, R, 1, STEP>(simd, offsets, row, sums);
             }
             for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
                 *total += T::sum_of(simd, *sum).wide();
@@ -348,7 +386,7 @@ impl<T: Real> Products<'_, T> {
 
     /// Adds the products of `N` rows of gradients from `row` on.
     #[inline(always)]
-    fn add<S: Simd, const K: usize, const R: usize, const N: usize>(
+    fn add<S: Simd, const K: usize, const R: usize, const N: usize, const STEP: usize>(
         &self,
         simd: S,
         offsets: &[usize],
@@ -356,28 +394,31 @@ impl<T: Real> Products<'_, T> {
         mut sums: [[T::Register<S>; K]; R],
     ) -> [[T::Register<S>; K]; R] {
         let Self { from, source, columns, .. } = *self;
+        let under = under::<T, K>(from, |across| offsets[across]);
         for start in (0..columns).step_by(T::lanes::<S>()) {
             let mut gradients = [T::of(0.0).splat(simd); N];
             for (index, gradient) in gradients.iter_mut().enumerate() {
                 *gradient = self.gradient(simd, row + index, start);
             }
-            let first = source.first + row * source.pitch + start;
+            let mut at = source.first + row * source.pitch + start;
             macro_rules! line {
                 ($line:literal) => {
-                    for across in 0..K {
-                        let at = first + offsets[across] + $line * source.pitch;
+                    if $line > 0 {
+                        at += source.pitch / STEP;
+                    }
+                    for (across, from) in under.into_iter().enumerate() {
                         // SAFETY: the pixel at an offset from one of these rows; see the module.
                         let pixels = unsafe { read(simd, from, at) };
                         for (row, gradient) in gradients.iter().enumerate() {
-                            if row <= $line && $line - row < R {
-                                let sum = &mut sums[$line - row][across];
+                            if STEP * row <= $line && $line - STEP * row < R {
+                                let sum = &mut sums[$line - STEP * row][across];
                                 *sum = T::mul_add(simd, *gradient, pixels, *sum);
                             }
                         }
                     }
                 };
             }
-            each_line!(N + R - 1, line);
+            each_line!(STEP * (N - 1) + R, line);
         }
         sums
     }
@@ -402,7 +443,9 @@ mod tests {
         let [rows, columns] = [11, 37];
         let source = Rows { first: 3 * 60 + 3, pitch: 60 };
         let from: Vec<f32> = (0..60 * 60 + SLACK).map(|_| rng.random::<f32>() - 0.5).collect();
-        for (kernel, below, across) in [(3, 60, 1), (5, 60, 1), (3, -60, -1), (5, -60, 2), (3, 30, 1), (2, 60, 1)] {
+        let cases =
+            [(3, 60, 1), (5, 60, 1), (3, -60, -1), (5, -60, 2), (3, 30, 1), (5, 30, 1), (3, -30, 1), (2, 60, 1)];
+        for (kernel, below, across) in cases {
             let first = if below < 0 { 8 * 60 } else { 0 };
             let tap = |index: usize| first + (index / kernel) as isize * below + (index % kernel) as isize * across;
             let mut factor = || rng.random::<f32>() - 0.5;
@@ -429,6 +472,7 @@ mod tests {
             (5, 60, 1, 60),
             (5, 60, 2, 60),
             (3, 30, 1, 60),
+            (5, 30, 2, 60),
             (7, 60, 1, 60),
             (2, 60, 1, 60),
             (1, 0, 0, 60),

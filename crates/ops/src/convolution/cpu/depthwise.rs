@@ -26,6 +26,13 @@ use crate::cpu::values::{Before, Elements, Source, Stored};
 const PIECE: usize = 2048;
 /// The fewest pixels of a row that is widened into its place. Shorter ones are copied there, from rows that are widened together.
 const WIDE: usize = 64;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// The length of a row of at least so many numbers that is whole lines of the cache, of float32 as of float64.
+fn whole_lines(numbers: usize) -> usize {
+    numbers.next_multiple_of(LINE / size_of::<f32>())
+}
 
 /// A plane that is convolved.
 pub(crate) trait Plane<T> {
@@ -180,7 +187,7 @@ impl Geometry {
         let positions = |size: usize, before: usize| (size - 1 + before) / self.stride + 1;
         let height = out_height.max(positions(self.height, self.before[0]));
         let width = out_width.max(positions(self.width, self.before[1]));
-        Padded { before: self.reach(), rows: self.reach() + height, pitch: self.reach() + width }
+        Padded { before: self.reach(), rows: self.reach() + height, pitch: whole_lines(self.reach() + width) }
     }
 }
 
@@ -199,9 +206,9 @@ pub(crate) struct Scratch<T> {
     /// Rows of a plane that are made.
     made: Vec<T>,
     /// An input plane in phases.
-    phases: Vec<T>,
+    phases: Surrounded<T>,
     /// An output plane with zeros around it.
-    output: Vec<T>,
+    output: Surrounded<T>,
     /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
     /// With the factors of a plane; offsets are the same for all.
@@ -210,7 +217,52 @@ pub(crate) struct Scratch<T> {
 
 impl<T> Default for Scratch<T> {
     fn default() -> Self {
-        Self { made: Vec::new(), phases: Vec::new(), output: Vec::new(), apart: Vec::new(), taps: Vec::new() }
+        Self {
+            made: Vec::new(),
+            phases: Surrounded::default(),
+            output: Surrounded::default(),
+            apart: Vec::new(),
+            taps: Vec::new(),
+        }
+    }
+}
+
+/// A buffer for a plane with zeros around it. A column of it begins with a line of the cache, and rows are whole lines apart, because a
+/// register of numbers in two lines takes twice as long to read.
+struct Surrounded<T> {
+    numbers: Vec<T>,
+    /// Numbers before the first of the plane.
+    skipped: usize,
+    /// Numbers of the plane.
+    len: usize,
+}
+
+impl<T> Default for Surrounded<T> {
+    fn default() -> Self {
+        Self { numbers: Vec::new(), skipped: 0, len: 0 }
+    }
+}
+
+impl<T: Real> Surrounded<T> {
+    /// Makes room for so many numbers, where the one of this column begins with a line of the cache. What has been written stays if there
+    /// was room already; otherwise all are zeros.
+    fn make_room(&mut self, numbers: usize, column: usize) {
+        let longest = numbers + LINE / size_of::<T>();
+        if self.numbers.len() < longest {
+            self.numbers = vec![T::of(0.0); longest];
+            // A number's size divides a line's, so that one of the first numbers has such an address. If not, slower reads are no harm.
+            let first = self.numbers.as_ptr().wrapping_add(column).align_offset(LINE);
+            self.skipped = first.min(longest - numbers);
+        }
+        self.len = numbers;
+    }
+
+    fn numbers(&self) -> &[T] {
+        &self.numbers[self.skipped..][..self.len]
+    }
+
+    fn numbers_mut(&mut self) -> &mut [T] {
+        &mut self.numbers[self.skipped..][..self.len]
     }
 }
 
@@ -236,7 +288,7 @@ impl Geometry {
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
             lend(rows.start * width..rows.end * width, &mut |y| {
                 let target = Rows { first: 0, pitch: width };
-                correlate(&scratch.taps, (&scratch.phases, source), (y, target), [rows.len(), width]);
+                correlate(&scratch.taps, (scratch.phases.numbers(), source), (y, target), [rows.len(), width]);
             });
         }
     }
@@ -273,7 +325,7 @@ impl Geometry {
                 let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
                 lend(rows.start * self.width..rows.end * self.width, &mut |dx| {
                     let target = Rows { first: 0, pitch: self.width };
-                    correlate(&taps, (&scratch.output, source), (dx, target), [rows.len(), self.width]);
+                    correlate(&taps, (scratch.output.numbers(), source), (dx, target), [rows.len(), self.width]);
                 });
             }
             return;
@@ -291,7 +343,7 @@ impl Geometry {
                 let source = Rows { first: (first + top) / self.stride * padded.pitch, pitch: padded.pitch };
                 let pitch = self.stride * positions;
                 let target = Rows { first: first * pitch + column * positions, pitch: self.stride * pitch };
-                correlate(&taps, (&scratch.output, source), (&mut scratch.apart, target), [rows, positions]);
+                correlate(&taps, (scratch.output.numbers(), source), (&mut scratch.apart, target), [rows, positions]);
             }
         }
         lend(0..self.in_plane(), &mut |dx| {
@@ -316,7 +368,7 @@ impl Geometry {
             split = self.split(x, split, rows.end, scratch);
             let dy = dy.pixels(rows.start * width..rows.end * width, &mut scratch.made);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
-            let of_rows = products(&places, (&scratch.phases, source), dy, [rows.len(), width]);
+            let of_rows = products(&places, (scratch.phases.numbers(), source), dy, [rows.len(), width]);
             sums.iter_mut().zip(of_rows).for_each(|(sum, of_rows)| *sum += of_rows);
         }
         sums
@@ -329,7 +381,7 @@ impl Geometry {
 
     /// The distance from one row of [`Geometry::split`] to the next, and the length of a phase.
     fn pitch(&self) -> [usize; 2] {
-        let phase = self.output()[3] + self.reach();
+        let phase = whole_lines(self.output()[3] + self.reach());
         [self.stride * phase, phase]
     }
 
@@ -359,7 +411,8 @@ impl Geometry {
         let reached = |height: usize| (height - 1) * self.stride + (self.kernel - 1) * self.dilation + 1;
         let (Scratch { made, phases, .. }, rows) = (scratch, reached(height));
         if done == 0 {
-            phases.resize(rows * pitch + SLACK, T::of(0.0));
+            phases.make_room(rows * pitch + SLACK, if self.stride == 1 { left } else { 0 });
+            let phases = phases.numbers_mut();
             phases[..top.min(rows) * pitch].fill(T::of(0.0));
             phases[(top + self.height).min(rows) * pitch..].fill(T::of(0.0));
         }
@@ -368,7 +421,8 @@ impl Geometry {
             return done;
         }
         let split = Split { width: self.width, stride: self.stride, left, phase };
-        plane.split(done * self.width..until * self.width, &mut phases[(top + done) * pitch..], &split, made);
+        let to = &mut phases.numbers_mut()[(top + done) * pitch..];
+        plane.split(done * self.width..until * self.width, to, &split, made);
         until
     }
 
@@ -383,13 +437,16 @@ impl Geometry {
     ) -> usize {
         let (Padded { before, rows, pitch }, [height, width]) = (*padded, self.out);
         let Scratch { made, output, .. } = scratch;
-        output.resize(rows * pitch + SLACK, T::of(0.0));
+        if done == 0 {
+            output.make_room(rows * pitch + SLACK, before);
+        }
         let until = end.min(height);
         if until <= done {
             return done;
         }
         let split = Split { width, stride: 1, left: before, phase: pitch };
-        plane.split(done * width..until * width, &mut output[(before + done) * pitch..], &split, made);
+        let to = &mut output.numbers_mut()[(before + done) * pitch..];
+        plane.split(done * width..until * width, to, &split, made);
         until
     }
 }

@@ -7,12 +7,14 @@
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{__m512, __m512i, __mmask16, _mm512_dpbf16_ps, _mm512_set1_epi32, _mm512_setzero_ps};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::super::tiles::blocks;
+use super::super::matrix::Threads;
+use super::super::tiles::{at_once, blocks, over};
 use super::output::{To, abreast};
 use super::pack::{Factor, Line, PAIRS, Part, Source, halves, lowest};
-use super::{Instruction, amx, with_scratch};
+use super::{FEW, Instruction, amx, with_scratch};
 
 /// Rows of a tile.
 pub(super) const ROWS: usize = 8;
@@ -87,14 +89,15 @@ impl Left {
         inner: usize,
     ) -> Self {
         let count = lines(instruction, rows, inner);
-        let mut lines = Vec::with_capacity(count);
-        let start: *mut Line = lines.as_mut_ptr();
+        let mut lines: Vec<Line> = Vec::with_capacity(count);
+        let places = &mut lines.spare_capacity_mut()[..count];
         // SAFETY: there is room for `count` lines, and all of them are written.
         unsafe {
             match instruction {
-                Instruction::OfRegisters => pack_panels(source, rows, inner, start, count),
+                Instruction::OfRegisters => pack_panels(source, rows, inner, places),
                 Instruction::OfTiles => {
-                    amx::rows(source, Part { outer: 0, outers: rows, inner: 0, inners: inner }, start);
+                    let part = Part { outer: 0, outers: rows, inner: 0, inners: inner };
+                    amx::rows(source, part, places.as_mut_ptr().cast());
                 }
             }
             lines.set_len(count);
@@ -244,26 +247,35 @@ fn of_panel(range: &Range<usize>, panel: usize) -> (usize, usize) {
 /// Packs a factor of `count` lines for registers. Panels follow each other without gaps, and a panel is written as a whole: eight rows for
 /// each of its pairs.
 ///
+/// Packs panels of eight rows into all of these lines, many on all threads.
+///
 /// # Safety
-/// As for [`Left::pack`], with room for so many lines.
-#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
-unsafe fn pack_panels<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize, start: *mut Line, count: usize) {
-    if count > 0 {
-        // SAFETY: there is room for `count` lines. Panels may end in the middle of the last one.
-        unsafe { start.add(count - 1).write(Line::ZERO) };
+/// As for [`Left::pack`], with as many lines as [`lines`] counts.
+unsafe fn pack_panels<T: Factor>(source: Source<'_, T>, rows: usize, inner: usize, lines: &mut [MaybeUninit<Line>]) {
+    if let Some(last) = lines.last_mut() {
+        // Panels may end in the middle of it.
+        last.write(Line::ZERO);
     }
+    let start = lines.as_mut_ptr().cast::<MaybeUninit<u32>>();
+    // SAFETY: a line is so many places of 32 bits.
+    let mut places = unsafe { std::slice::from_raw_parts_mut(start, PAIRS * lines.len()) };
+    let mut panels = Vec::new();
     for depth in blocks(inner, INNER, 2) {
-        for outer in (0..rows).step_by(2 * ROWS) {
-            let outers = (rows - outer).min(2 * ROWS);
-            let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
-            // SAFETY: `lines` has counted a panel for every eight rows begun; without a second group its address is not used.
-            unsafe {
-                let first = start.cast::<u32>().add(panel(rows, &depth, outer));
-                let second = first.wrapping_add(ROWS * depth.len().div_ceil(2));
-                source.sixteen(part, [first, second], ROWS);
-            }
-        }
+        let pairs = depth.len().div_ceil(2);
+        let (of_block, rest) = places.split_at_mut(rows.div_ceil(ROWS) * ROWS * pairs);
+        places = rest;
+        let outers = (0..rows).step_by(2 * ROWS).zip(of_block.chunks_mut(2 * ROWS * pairs));
+        panels.extend(outers.map(|(outer, places)| (outer, depth.clone(), places)));
     }
+    let tasks = at_once([rows, inner, 1], FEW, Threads::All);
+    over(tasks, panels, |(outer, depth, places): (usize, Range<usize>, &mut [MaybeUninit<u32>])| {
+        let outers = (rows - outer).min(2 * ROWS);
+        let (first, second) = places.split_at_mut(ROWS * depth.len().div_ceil(2));
+        let part = Part { outer, outers, inner: depth.start, inners: depth.len() };
+        // SAFETY: the part lies in the source, and there are eight places for each of its pairs; the second group's are not used if there is
+        // none.
+        unsafe { source.sixteen(part, [first, second].map(|group| group.as_mut_ptr().cast()), ROWS) };
+    });
 }
 
 /// Lines of a packed factor.

@@ -4,12 +4,13 @@ use rayon::prelude::*;
 
 use super::reading::Reading;
 use crate::activation::Activation;
-use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::activation::cpu::{ForActivation, Function, Relu, dispatch};
 use crate::cpu::gemm::Threads;
+use crate::cpu::halves::Half;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
-use crate::cpu::values::{Elements, Source, Stored};
+use crate::cpu::values::{Elements, Source, Stored, Target};
 
 /// `activation(branch + shortcut)`.
 pub(crate) fn forward<T: Stored>(
@@ -20,8 +21,11 @@ pub(crate) fn forward<T: Stored>(
     let plane = branch.plane();
     let mut y = Making::like(branch.x, branch.x.len());
     y.parts(plane).into_par_iter().enumerate().for_each(|(index, y)| {
-        let y = y.begin(Threads::One);
+        let mut y = y.begin(Threads::One);
         let shortcut = shortcut.chunk(index, plane);
+        if add_as_stored(branch, index, shortcut, activation, &mut y) {
+            return;
+        }
         y.in_pieces(|at, y| {
             branch.fill(index, at, y);
             shortcut.part(at..at + y.len()).in_pieces(|from, shortcut| {
@@ -30,6 +34,42 @@ pub(crate) fn forward<T: Stored>(
         });
     });
     y.made()
+}
+
+/// The sum of a plane of bf16 and a shortcut, in one loop where the branch has no activation of its own, as in residual networks. Returns
+/// whether that is so; otherwise nothing is done.
+fn add_as_stored<T: Stored>(
+    branch: &Reading<'_, T>,
+    index: usize,
+    shortcut: Source<'_, T>,
+    activation: Activation,
+    y: &mut Target<'_, T>,
+) -> bool {
+    let (x, y) = match (branch.x.chunk(index, branch.plane()), shortcut, y) {
+        (Source::Halves(Half::Bf16, x), Source::Halves(Half::Bf16, shortcut), Target::Halves(y)) => ([x, shortcut], y),
+        _ => return false,
+    };
+    let of = branch.coefficients(index).map(|number| number.wide() as f32);
+    match (branch.activation, activation) {
+        (Activation::Identity, Activation::Identity) => y.write_of_two(
+            x,
+            #[inline(always)]
+            |x, shortcut| sum(of, x, shortcut),
+        ),
+        (Activation::Identity, Activation::Relu) => y.write_of_two(
+            x,
+            #[inline(always)]
+            |x, shortcut| Relu::value(sum(of, x, shortcut)),
+        ),
+        _ => return false,
+    }
+    true
+}
+
+/// The sum of a number of the branch and one of the shortcut.
+#[inline(always)]
+fn sum([scale, shift, factor]: [f32; 3], x: f32, shortcut: f32) -> f32 {
+    (x * scale + shift) * factor + shortcut
 }
 
 struct Add<'a, T> {

@@ -280,7 +280,13 @@ pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T>
             || (vec![T::of(0.0); plane], vec![0.0; (plane / width).div_ceil(ROWS_SUMMED)]),
             |(read, sums), index| {
                 reading.fill(index, 0, read);
-                sums_of_rows(read, width, sums);
+                sums_of_rows(
+                    read,
+                    width,
+                    sums,
+                    #[inline(always)]
+                    |number| number,
+                );
                 mean_of_rows(sums, plane)
             },
         )

@@ -39,19 +39,29 @@ impl Windows {
     }
 
     /// Calls `visit` for each row of windows with its number and their maxima. As in PyTorch, the first of equal values is the maximum, and a
-    /// NaN wins over all numbers.
-    fn maxima<T: Real>(&self, plane: &[T], buffers: &mut Buffers<T>, mut visit: impl FnMut(usize, Maxima<'_, T>)) {
+    /// NaN wins over all numbers. Without their places, zeros of either sign are equal and any of them is the maximum.
+    fn maxima<T: Real, const PLACES: bool>(
+        &self,
+        plane: &[T],
+        buffers: &mut Buffers<T>,
+        mut visit: impl FnMut(usize, Maxima<'_, T>),
+    ) {
         let Buffers { columns, apart, made } = buffers;
         for row in 0..self.out()[0] {
             let lines = self.span(row, self.height);
-            columns.largest_of(plane, self.width, lines.clone());
-            self.along(columns, apart, made);
+            columns.largest_of::<PLACES>(plane, self.width, lines.clone());
+            self.along::<T, PLACES>(columns, apart, made);
             visit(row, Maxima { made, first: lines.start * self.width, width: self.width });
         }
     }
 
     /// The maxima of a row of windows, from those of their columns.
-    fn along<T: Real>(&self, columns: &Columns<T>, apart: &mut [Columns<T>; 2], made: &mut Made<T>) {
+    fn along<T: Real, const PLACES: bool>(
+        &self,
+        columns: &Columns<T>,
+        apart: &mut [Columns<T>; 2],
+        made: &mut Made<T>,
+    ) {
         let windows = self.out()[1];
         made.begin(windows);
         // Windows that lie inside the map as a whole.
@@ -69,12 +79,12 @@ impl Windows {
         }
         if self.stride == 2 {
             let [even, odd] = apart;
-            columns.deal(even, odd);
+            columns.deal::<PLACES>(even, odd);
         }
         for place in 0..self.kernel {
             let first = inside.start * self.stride + place - self.padding;
             let of_place = if self.stride == 2 { &apart[first % 2] } else { columns };
-            made.compare(inside.clone(), of_place, first / self.stride, place, self);
+            made.compare::<PLACES>(inside.clone(), of_place, first / self.stride, place, self);
         }
     }
 }
@@ -114,16 +124,24 @@ impl<T: Real> Maxima<'_, T> {
 struct Columns<T> {
     best: Vec<T>,
     line: Vec<u32>,
+    /// What is to replace the former.
+    apart: Vec<T>,
 }
 
 impl<T: Real> Columns<T> {
-    fn largest_of(&mut self, plane: &[T], width: usize, lines: Range<usize>) {
+    fn largest_of<const PLACES: bool>(&mut self, plane: &[T], width: usize, lines: Range<usize>) {
         self.best.clear();
         self.best.extend_from_slice(&plane[lines.start * width..][..width]);
-        self.line.clear();
+        if PLACES {
+            self.line.clear();
+        }
         self.line.resize(width, 0);
         for (number, line) in (1..).zip(lines.skip(1)) {
             let values = &plane[line * width..][..width];
+            if !PLACES {
+                replace_by_larger(&mut self.best, values, &mut self.apart);
+                continue;
+            }
             vectorised(
                 #[inline(always)]
                 || {
@@ -138,14 +156,16 @@ impl<T: Real> Columns<T> {
     }
 
     /// Distributes the columns to two in turn.
-    fn deal(&self, even: &mut Self, odd: &mut Self) {
+    fn deal<const PLACES: bool>(&self, even: &mut Self, odd: &mut Self) {
         let count = self.best.len();
         for (half, count) in [(&mut *even, count.div_ceil(2)), (&mut *odd, count / 2)] {
             half.best.resize(count, T::of(0.0));
             half.line.resize(count, 0);
         }
         deal(&self.best, &mut even.best, &mut odd.best);
-        deal(&self.line, &mut even.line, &mut odd.line);
+        if PLACES {
+            deal(&self.line, &mut even.line, &mut odd.line);
+        }
     }
 }
 
@@ -155,6 +175,8 @@ struct Made<T> {
     best: Vec<T>,
     line: Vec<u32>,
     column: Vec<u32>,
+    /// As for [`Columns`].
+    apart: Vec<T>,
 }
 
 impl<T: Real> Made<T> {
@@ -177,7 +199,14 @@ impl<T: Real> Made<T> {
 
     /// Compares the maxima of some windows with the columns at one of their places, from number `first` on, which belong to one window
     /// each. The first place begins the comparison.
-    fn compare(&mut self, windows: Range<usize>, columns: &Columns<T>, first: usize, place: usize, of: &Windows) {
+    fn compare<const PLACES: bool>(
+        &mut self,
+        windows: Range<usize>,
+        columns: &Columns<T>,
+        first: usize,
+        place: usize,
+        of: &Windows,
+    ) {
         let count = windows.len();
         let begin = (windows.start * of.stride + place - of.padding) as u32;
         let stride = of.stride as u32;
@@ -189,6 +218,9 @@ impl<T: Real> Made<T> {
             line.copy_from_slice(lines);
             column.iter_mut().zip(0u32..).for_each(|(column, at)| *column = begin + at * stride);
             return;
+        }
+        if !PLACES {
+            return replace_by_larger(best, values, &mut self.apart);
         }
         vectorised(
             #[inline(always)]
@@ -216,6 +248,21 @@ fn replaces<T: Real>(value: T, of_value: u32, best: T, line: u32) -> bool {
     larger(value, best) | (equal & (of_value < line))
 }
 
+/// Replaces the largest values so far by those that are larger. What is made lies apart from both: of numbers that may stay as they are a
+/// compiler leaves out the stores, one number after the other.
+fn replace_by_larger<T: Real>(best: &mut [T], values: &[T], apart: &mut Vec<T>) {
+    apart.resize(best.len(), T::of(0.0));
+    vectorised(
+        #[inline(always)]
+        || {
+            for ((made, best), value) in apart.iter_mut().zip(&*best).zip(values) {
+                *made = if larger(*value, *best) { *value } else { *best };
+            }
+        },
+    );
+    best.copy_from_slice(apart);
+}
+
 /// Whether a value replaces the largest so far.
 #[inline(always)]
 fn larger<T: Real>(value: T, best: T) -> bool {
@@ -234,7 +281,9 @@ pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, windows: &Windows) ->
             reading.fill(index, 0, read);
             let width = windows.out()[1];
             y.write(made, Before::Anything, Threads::One, |y| {
-                windows.maxima(read, buffers, |row, maxima| y[row * width..][..width].copy_from_slice(maxima.values()));
+                windows.maxima::<T, false>(read, buffers, |row, maxima| {
+                    y[row * width..][..width].copy_from_slice(maxima.values());
+                });
             });
         },
     );
@@ -251,7 +300,7 @@ pub(crate) fn backward<T: Stored>(reading: &Reading<'_, T>, dy: Source<'_, T>, w
             let dy = dy.chunk(index, pixels).read(&mut wide, Threads::One);
             reading.fill(index, 0, &mut read);
             let width = windows.out()[1];
-            windows.maxima(&read, &mut buffers, |row, maxima| {
+            windows.maxima::<T, true>(&read, &mut buffers, |row, maxima| {
                 maxima.places().zip(&dy[row * width..]).for_each(|(to, dy)| dx[to] += *dy);
             });
             Vec::new()
@@ -291,7 +340,7 @@ mod tests {
             };
             let plane: Vec<f32> = (0..windows.height * windows.width).map(|_| value()).collect();
             let mut met = 0;
-            windows.maxima(&plane, &mut Buffers::default(), |row, maxima| {
+            windows.maxima::<f32, true>(&plane, &mut Buffers::default(), |row, maxima| {
                 for (column, (value, from)) in maxima.values().iter().zip(maxima.places()).enumerate() {
                     assert_eq!(from, naive(&plane, &windows, row, column), "{windows:?}, window {row}, {column}");
                     assert_eq!(value.to_bits(), plane[from].to_bits());
@@ -299,6 +348,13 @@ mod tests {
                 }
             });
             assert_eq!(met, windows.out().iter().product::<usize>());
+            windows.maxima::<f32, false>(&plane, &mut Buffers::default(), |row, maxima| {
+                for (column, value) in maxima.values().iter().enumerate() {
+                    assert_eq!(value.to_bits(), plane[naive(&plane, &windows, row, column)].to_bits(), "{windows:?}");
+                    met -= 1;
+                }
+            });
+            assert_eq!(met, 0);
         }
     }
 }

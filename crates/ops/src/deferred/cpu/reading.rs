@@ -13,14 +13,17 @@ use rayon::prelude::*;
 use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::sums::Sums;
 use crate::activation::Activation;
-use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::activation::cpu::{Exact, ForActivation, Function, dispatch};
 use crate::convolution::cpu::depthwise::Split;
+use crate::cpu::bits::Bits;
 use crate::cpu::elements::{AsStored, Filled};
-use crate::cpu::gemm::Threads;
+use crate::cpu::gemm::{Threads, numbers_as_singles};
 use crate::cpu::halves::Half;
 use crate::cpu::lanes::{LANES, deal_pairs, replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::{ABREAST, Real};
+use crate::cpu::room::Room;
+use crate::cpu::rounding::round_through;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// The sums of a plane, and what its worker made of it.
@@ -47,21 +50,32 @@ impl<T: Stored> Reading<'_, T> {
         self.x.part(first..first + count)
     }
 
+    /// The activation of what is read.
+    fn exact(&self) -> Exact {
+        Exact { activation: self.activation, to_bf16: matches!(self.x, Source::Halves(Half::Bf16, _)) }
+    }
+
     fn factor(&self, index: usize) -> T {
         self.gate.map_or(T::of(1.0), |gate| gate[index])
+    }
+
+    /// Scale, shift and factor of a plane.
+    pub(crate) fn coefficients(&self, index: usize) -> [T; 3] {
+        let PerChannel { scale, shift, .. } = self.norm.of_plane(index);
+        [scale, shift, self.factor(index)]
     }
 
     /// Fills `out` with the pixels of plane `index` from `start` on; planes are counted over samples and channels. They are rounded if
     /// they are to be bits of bf16.
     pub(crate) fn fill<Y: Filled<T>>(&self, index: usize, start: usize, out: &mut [Y]) {
         let (of, x) = (self.norm.of_plane(index), self.pixels(index, start, out.len()));
-        fill(self.activation, of, self.factor(index), x, out);
+        fill(self.exact(), of, self.factor(index), x, out);
     }
 
     /// [`Reading::fill`] of whole rows, which are split.
     pub(crate) fn split(&self, index: usize, pixels: Range<usize>, to: &mut [T], split: &Split, buffer: &mut Vec<T>) {
         let (of, x) = (self.norm.of_plane(index), self.pixels(index, pixels.start, pixels.len()));
-        fill_split(self.activation, of, self.factor(index), x, to, split, buffer);
+        fill_split(self.exact(), of, self.factor(index), x, to, split, buffer);
     }
 
     /// The whole map, normalised, activated and gated.
@@ -209,19 +223,23 @@ struct Plane<'a, T> {
     dx: Target<'a, T>,
 }
 
-/// Normalises and activates pixels of a channel, and rounds them if they are to be bits of bf16.
-pub(crate) fn normalise<T: Stored, Y: Filled<T>>(
-    activation: Activation,
-    of: PerChannel<T>,
-    x: Source<'_, T>,
-    out: &mut [Y],
-) {
+/// Normalises and activates pixels of a channel.
+pub(crate) fn normalise<T: Stored>(activation: Exact, of: PerChannel<T>, x: Source<'_, T>, out: &mut [T]) {
     fill(activation, of, T::of(1.0), x, out);
+}
+
+/// [`normalise`] of pixels that are rounded to bf16 before, to bits of bf16.
+///
+/// # Panics
+/// If they are not float32.
+pub(crate) fn normalise_stored<T: Stored>(activation: Exact, of: PerChannel<T>, x: &[T], out: &mut [u16]) {
+    let [scale, shift] = [of.scale, of.shift].map(|number| number.wide() as f32);
+    activation.dispatch(FillStored { scale, shift, x: numbers_as_singles(x), out });
 }
 
 /// [`normalise`] of whole rows of a plane, which are split ([`Split`]).
 pub(crate) fn normalise_split<T: Stored>(
-    activation: Activation,
+    activation: Exact,
     of: PerChannel<T>,
     x: Source<'_, T>,
     to: &mut [T],
@@ -232,7 +250,7 @@ pub(crate) fn normalise_split<T: Stored>(
 }
 
 fn fill_split<T: Stored>(
-    activation: Activation,
+    activation: Exact,
     of: PerChannel<T>,
     factor: T,
     x: Source<'_, T>,
@@ -242,8 +260,8 @@ fn fill_split<T: Stored>(
 ) {
     let done = match x {
         _ if is_gated(factor) => false,
-        Source::Same(x) => dispatch(activation, FillSplit { of, x, to, split }),
-        Source::Halves(Half::Bf16, x) => dispatch(activation, FillSplit { of, x, to, split }),
+        Source::Same(x) => activation.dispatch(FillSplit { of, x, to, split }),
+        Source::Halves(Half::Bf16, x) => activation.dispatch(FillSplit { of, x, to, split }),
         Source::Halves(..) => false,
     };
     if !done {
@@ -253,19 +271,17 @@ fn fill_split<T: Stored>(
     }
 }
 
-fn fill<T: Stored, Y: Filled<T>>(
-    activation: Activation,
-    of: PerChannel<T>,
-    factor: T,
-    x: Source<'_, T>,
-    out: &mut [Y],
-) {
+fn fill<T: Stored, Y: Filled<T>>(activation: Exact, of: PerChannel<T>, factor: T, x: Source<'_, T>, out: &mut [Y]) {
+    if let (Source::Halves(Half::Bf16, x), Some(out)) = (x, Y::bits(out)) {
+        let [scale, shift, factor] = [of.scale, of.shift, factor].map(|number| number.wide() as f32);
+        return activation.dispatch(FillBits { scale, shift, factor, x, out });
+    }
     Y::in_pieces(out, |at, out| {
         let x = x.part(at..at + out.len());
         match x {
-            Source::Halves(Half::Bf16, x) => dispatch(activation, Fill { of, factor, x, out }),
+            Source::Halves(Half::Bf16, x) => activation.dispatch(Fill { of, factor, x, out }),
             x => x.in_pieces(|at, x| {
-                dispatch(activation, Fill { of, factor, x, out: &mut out[at..at + x.len()] });
+                activation.dispatch(Fill { of, factor, x, out: &mut out[at..at + x.len()] });
             }),
         }
     });
@@ -396,6 +412,50 @@ impl<T: Real, X: AsStored<T>> ForActivation for FillSplit<'_, T, X> {
             },
         );
         true
+    }
+}
+
+/// A [`Fill`] of bits of bf16, from such bits.
+struct FillBits<'a> {
+    scale: f32,
+    shift: f32,
+    factor: f32,
+    x: &'a [u16],
+    out: &'a mut [u16],
+}
+
+impl ForActivation for FillBits<'_> {
+    type Output = ();
+
+    fn run<F: Function>(self, _: F) {
+        let Self { scale, shift, factor, x, out } = self;
+        Bits::new(Half::Bf16, Room::written(out)).write_of_two(
+            [x, x],
+            #[inline(always)]
+            |x, _| F::value(x * scale + shift) * factor,
+        );
+    }
+}
+
+/// A [`Fill`] of numbers that are rounded to bf16 before, and of bits of bf16.
+struct FillStored<'a> {
+    scale: f32,
+    shift: f32,
+    x: &'a [f32],
+    out: &'a mut [u16],
+}
+
+impl ForActivation for FillStored<'_> {
+    type Output = ();
+
+    fn run<F: Function>(self, _: F) {
+        let Self { scale, shift, x, out } = self;
+        round_through(
+            x,
+            out,
+            #[inline(always)]
+            |x| F::value(x * scale + shift),
+        );
     }
 }
 
