@@ -14,6 +14,7 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::correlate::{ROWS, Rows, SLACK, SUMMED, Tap, correlate, products};
+use super::surrounded::{Surrounded, whole_lines};
 use crate::convolution::Places;
 use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::{deal, interleave};
@@ -26,13 +27,6 @@ use crate::cpu::values::{Before, Elements, Source, Stored};
 const PIECE: usize = 2048;
 /// The fewest pixels of a row that is widened into its place. Shorter ones are copied there, from rows that are widened together.
 const WIDE: usize = 64;
-/// Bytes of a line of the cache.
-const LINE: usize = 64;
-
-/// The length of a row of at least so many numbers that is whole lines of the cache, of float32 as of float64.
-fn whole_lines(numbers: usize) -> usize {
-    numbers.next_multiple_of(LINE / size_of::<f32>())
-}
 
 /// A plane that is convolved.
 pub(crate) trait Plane<T> {
@@ -224,45 +218,6 @@ impl<T> Default for Scratch<T> {
             apart: Vec::new(),
             taps: Vec::new(),
         }
-    }
-}
-
-/// A buffer for a plane with zeros around it. A column of it begins with a line of the cache, and rows are whole lines apart, because a
-/// register of numbers in two lines takes twice as long to read.
-struct Surrounded<T> {
-    numbers: Vec<T>,
-    /// Numbers before the first of the plane.
-    skipped: usize,
-    /// Numbers of the plane.
-    len: usize,
-}
-
-impl<T> Default for Surrounded<T> {
-    fn default() -> Self {
-        Self { numbers: Vec::new(), skipped: 0, len: 0 }
-    }
-}
-
-impl<T: Real> Surrounded<T> {
-    /// Makes room for so many numbers, where the one of this column begins with a line of the cache. What has been written stays if there
-    /// was room already; otherwise all are zeros.
-    fn make_room(&mut self, numbers: usize, column: usize) {
-        let longest = numbers + LINE / size_of::<T>();
-        if self.numbers.len() < longest {
-            self.numbers = vec![T::of(0.0); longest];
-            // A number's size divides a line's, so that one of the first numbers has such an address. If not, slower reads are no harm.
-            let first = self.numbers.as_ptr().wrapping_add(column).align_offset(LINE);
-            self.skipped = first.min(longest - numbers);
-        }
-        self.len = numbers;
-    }
-
-    fn numbers(&self) -> &[T] {
-        &self.numbers[self.skipped..][..self.len]
-    }
-
-    fn numbers_mut(&mut self) -> &mut [T] {
-        &mut self.numbers[self.skipped..][..self.len]
     }
 }
 

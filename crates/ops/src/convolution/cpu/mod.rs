@@ -10,6 +10,7 @@ pub(crate) mod samples;
 mod scratch;
 pub(crate) mod shape;
 pub(crate) mod strips;
+mod surrounded;
 mod transposed;
 mod winograd;
 
