@@ -21,9 +21,7 @@ use std::sync::Arc;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
-#[cfg(feature = "cube")]
-use burn::tensor::DType;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, Tensor};
 
 use crate::activation::Activation;
 use crate::convolution::Convolution;
