@@ -104,7 +104,7 @@ def source(name, document=None, note=""):
 
 # The tables.
 
-ROWS, PEERS = "2026-11-29-cpu-rows-kindling.json", "2026-11-29-cpu-rows-pytorch.json"
+ROWS, PEERS = "2026-11-30-cpu-rows-kindling.json", "2026-11-30-cpu-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
 AMX_ROWS, AMX_PEERS = "2026-11-29-amx-rows-kindling.json", "2026-11-29-amx-rows-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
