@@ -6,7 +6,7 @@ use kindling_ops::Activation;
 use kindling_ops::{Deferred, Normalisation, statistics, sums_over_groups};
 use kindling_random::Rng;
 
-use super::{Ground, close, random, rng, vec};
+use super::{Ground, close, close_to_scale, largest, random, rng, vec};
 
 /// The activation and its derivative in float64, from their definitions.
 pub(crate) fn reference(activation: Activation, x: f64) -> (f64, f64) {
@@ -64,6 +64,15 @@ pub(crate) struct NaiveNorm {
     weight: Vec<f32>,
     bias: Vec<f32>,
     activation: Activation,
+}
+
+/// The gradients of a normalisation.
+pub(crate) struct NormGradients {
+    dx: Vec<f64>,
+    /// The largest of the first terms of `dx`, of which others are subtracted.
+    size: f64,
+    dw: Vec<f64>,
+    db: Vec<f64>,
 }
 
 const EPSILON: f64 = 1e-3;
@@ -130,7 +139,8 @@ impl NaiveNorm {
     }
 
     /// The gradients of the map, scale and shift for the gradient of the output.
-    pub(crate) fn gradients(&self, dy: &[f64]) -> [Vec<f64>; 3] {
+    pub(crate) fn gradients(&self, dy: &[f64]) -> NormGradients {
+        let mut size = 0.0f64;
         let mut dx = vec![0.0; self.x.len()];
         let (mut dw, mut db) = (vec![0.0; self.weight.len()], vec![0.0; self.bias.len()]);
         self.channels(|places, channel, normal, inverse| {
@@ -141,10 +151,11 @@ impl NaiveNorm {
             (dw[channel], db[channel]) = (dw[channel] + weighted, db[channel] + sum);
             let count = places.len() as f64;
             for &at in places {
+                size = size.max((weight * inverse * dz(at)).abs());
                 dx[at] = weight * inverse * (dz(at) - sum / count - normal(at) * weighted / count);
             }
         });
-        [dx, dw, db]
+        NormGradients { dx, size, dw, db }
     }
 
     /// The same normalisation as tensors that need gradients.
@@ -159,9 +170,12 @@ impl NaiveNorm {
 }
 
 /// Compares the gradients of a map's tensors with the naive ones.
-pub(crate) fn check_norm_gradients(what: &str, map: &Deferred, grads: &Gradients, expected: [Vec<f64>; 3]) {
-    let [dx, dw, db] = expected;
-    close(&format!("{what} dx"), &vec(map.x.grad(grads).expect("a gradient")), &dx);
+pub(crate) fn check_norm_gradients(what: &str, map: &Deferred, grads: &Gradients, expected: NormGradients) {
+    let NormGradients { dx, size, dw, db } = expected;
+    // As shares of the terms, of which almost nothing is left where few values are normalised: of two, the gradient depends on epsilon alone.
+    let found = vec(map.x.grad(grads).expect("a gradient"));
+    let scale = largest(dx.iter().copied().chain([size]));
+    close_to_scale(found.rounding, scale, &format!("{what} dx"), &found, &dx);
     // Both are sums of terms of one size. They are compared as shares of the larger one, because the terms of a sum can cancel to
     // almost nothing, while their rounding does not.
     let mut found = vec(map.weight.grad(grads).expect("a gradient"));
