@@ -118,12 +118,8 @@ impl Function for Silu {
     }
     const ABREAST: bool = true;
     #[inline(always)]
-    fn values<T: Real, S: Simd>(simd: S, mut x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
-        let (one, exps) = (T::of(1.0).splat(simd), T::exp_of_negatives(simd, x));
-        for (x, exp) in x.iter_mut().zip(exps) {
-            *x = T::quotient(simd, *x, T::sum(simd, one, exp));
-        }
-        x
+    fn values<T: Real, S: Simd>(simd: S, x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
+        silu::<T, S>(simd, x, T::exp_of_negatives(simd, x))
     }
     #[inline(always)]
     fn derivative<T: Real>(x: T) -> T {
@@ -139,17 +135,27 @@ impl Function for CoarseSilu {
     }
     const ABREAST: bool = true;
     #[inline(always)]
-    fn values<T: Real, S: Simd>(simd: S, mut x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
-        let (one, exps) = (T::of(1.0).splat(simd), T::coarse_exp_of_negatives(simd, x));
-        for (x, exp) in x.iter_mut().zip(exps) {
-            *x = T::quotient(simd, *x, T::sum(simd, one, exp));
-        }
-        x
+    fn values<T: Real, S: Simd>(simd: S, x: [T::Register<S>; ABREAST]) -> [T::Register<S>; ABREAST] {
+        silu::<T, S>(simd, x, T::coarse_exp_of_negatives(simd, x))
     }
     #[inline(always)]
     fn derivative<T: Real>(x: T) -> T {
         Silu::derivative(x)
     }
+}
+
+/// [`Silu`] or [`CoarseSilu`] of registers, from the exponential function of their negatives.
+#[inline(always)]
+fn silu<T: Real, S: Simd>(
+    simd: S,
+    mut x: [T::Register<S>; ABREAST],
+    exps: [T::Register<S>; ABREAST],
+) -> [T::Register<S>; ABREAST] {
+    let one = T::of(1.0).splat(simd);
+    for (x, exp) in x.iter_mut().zip(exps) {
+        *x = T::quotient(simd, *x, T::sum(simd, one, exp));
+    }
+    x
 }
 
 impl Function for LeakyRelu {
