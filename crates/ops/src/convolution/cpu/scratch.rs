@@ -132,8 +132,8 @@ impl Way {
         let widened = if shape.pointwise() { 0 } else { shape.in_sample() + of_output };
         let made = match shape.turned() {
             Some(turned) => self.product(&turned),
-            None if self.halves => self.product_of_wide(shape) + self.at_once() * widened + self.pieces(shape),
-            None => self.product_of_wide(shape),
+            None if self.halves => self.at_once() * (shape.tile() + widened) + self.pieces(shape),
+            None => self.at_once() * shape.tile(),
         };
         bytes(self.turned_filters() + made) + self.packed_turned(shape)
     }
@@ -163,7 +163,10 @@ impl Way {
             (None, _) => shape.in_sample(),
         };
         let packed = self.packed_gradient(shape) + self.packed_turned(shape);
-        bytes(self.at_once() * (read + widened + made) + self.sums(shape) + self.turned_filters()) + packed
+        // Of the gradient of the weight, and after it of that of the input.
+        let tile = if shape.turned().is_some() { 0 } else { shape.tile() };
+        let each = read + widened + made + self.each_sum(shape).max(tile);
+        bytes(self.at_once() * each + self.parts(shape) + self.turned_filters()) + packed
     }
 
     /// Whether maps are widened before they are multiplied.
@@ -222,14 +225,21 @@ impl Way {
 
     /// Elements of the gradient of the weight, of its parts, and of what each of these is computed from.
     fn sums(&self, shape: &Dense) -> usize {
-        let transformed = winograd::serves(shape, self.halved);
-        let made_in = match self.strips(shape) {
+        self.parts(shape) + self.at_once() * self.each_sum(shape)
+    }
+
+    /// Elements of the gradient of the weight and of its parts.
+    fn parts(&self, shape: &Dense) -> usize {
+        samples::parts_of_sum(shape.batch, self.at_once()) * shape.output * shape.fan()
+    }
+
+    /// Elements that a part of the gradient of the weight is computed from.
+    fn each_sum(&self, shape: &Dense) -> usize {
+        match self.strips(shape) {
             Some(strips) => strips.gradient_bytes().div_ceil(size_of::<f32>()),
-            None if transformed => winograd::weight_scratch(shape),
+            None if winograd::serves(shape, self.halved) => winograd::weight_scratch(shape),
             None => shape.tile(),
-        };
-        let parts = samples::parts_of_sum(shape.batch, self.at_once());
-        parts * shape.output * shape.fan() + self.at_once() * made_in
+        }
     }
 
     /// Elements of the buffers that the matrix products of a convolution of a map go through.

@@ -1,9 +1,12 @@
-//! Dense convolutions of stride 1 whose products have factors of bf16, without columns.
+//! Dense convolutions whose products have factors of bf16, without columns.
 //!
 //! A strip holds some rows of a map, rounded to bf16, with the zeros around them that the kernel reaches. If a row of output pixels is
 //! taken to be as long as a row of the strip, then the values under one tap follow each other in the strip for all pixels of these rows.
 //! So a tile of columns ([`super::dense`]) need not be made: its rows are parts of the strip that begin at different places. The few
 //! pixels that stand between the end of a row and the beginning of the next are computed in vain, or left out.
+//!
+//! With a stride of 2, a channel of a strip has four phases: even and odd rows, and of each of these even and odd columns. The values under a
+//! tap lie in one of them, and follow each other there as they do with a stride of 1.
 
 use std::ops::Range;
 
@@ -16,7 +19,7 @@ use crate::cpu::bits::round_over;
 use crate::cpu::gemm::{Matrix, Output, Pixels, Stretches, Strip, Threads, as_singles_mut};
 use crate::cpu::gemm_bf16::{self, Taps, Turned};
 use crate::cpu::halves::{Half, Stored};
-use crate::cpu::lanes::vectorised;
+use crate::cpu::lanes::{deal, vectorised};
 use crate::cpu::values::{Source, Target};
 
 /// Bytes of a strip and of what it is multiplied with, so that both stay in the second-level cache.
@@ -30,8 +33,10 @@ const LONGER: usize = 8;
 /// How a convolution is divided into strips.
 pub(super) struct Strips<'a> {
     shape: &'a Dense,
-    /// From the first tap of the kernel to the last, in each direction.
+    /// From the first tap of the kernel to the last, in each direction, within a phase.
     reach: usize,
+    /// Phases of a channel.
+    phases: usize,
 }
 
 /// A map of one sample, of which strips are made.
@@ -68,38 +73,41 @@ struct Rows {
     before: usize,
     /// The row of the map that comes first, if it has one of this number.
     first: isize,
-    /// Rows that are filled.
+    /// Rows of each phase that are filled.
     count: usize,
+    /// Of the convolution.
+    stride: usize,
 }
 
 impl<'a> Strips<'a> {
     /// The strips of a convolution whose products have factors of bf16, if it is computed in them.
     pub(super) fn of(shape: &'a Dense) -> Option<Self> {
-        let reach = shape.reach();
-        let serves = shape.stride == 1 && reach > 0 && shape.out[1] >= LONGER * reach;
-        serves.then_some(Self { shape, reach })
+        let (reach, phases) = (shape.reach() / shape.stride, shape.stride * shape.stride);
+        let serves = shape.stride <= 2 && reach > 0 && shape.out[1] >= LONGER * reach;
+        serves.then_some(Self { shape, reach, phases })
     }
 
-    /// Numbers of a row of a strip.
+    /// Numbers of a row of a phase.
     fn width(&self) -> usize {
         self.shape.out[1] + self.reach
     }
 
-    /// Rows of output pixels of a strip where each takes `channels` rows of a channel; the last strip may have fewer.
-    fn rows(&self, channels: usize) -> usize {
+    /// Rows of output pixels of a strip where each takes so many rows of phases; the last strip may have fewer.
+    fn rows(&self, of_phases: usize) -> usize {
         let line = self.width() * size_of::<u16>();
-        let rows = BYTES.saturating_sub(self.shape.input * self.reach * line) / (channels * line).max(1);
+        let reached = self.shape.input * self.phases * self.reach * line;
+        let rows = BYTES.saturating_sub(reached) / (of_phases * line).max(1);
         rows.max(ROWS).min(self.shape.out[0])
     }
 
     fn forward_rows(&self) -> usize {
-        self.rows(self.shape.input)
+        self.rows(self.shape.input * self.phases)
     }
 
     /// At least as many as are added up before the sum goes to memory, since otherwise that takes longer than what is longer in the cache.
     fn gradient_rows(&self) -> usize {
         let added_up = (gemm_bf16::INNER / self.stretch()).min(self.shape.out[0]);
-        self.rows(self.shape.input + 2 * self.shape.output).max(added_up)
+        self.rows(self.shape.input * self.phases + 2 * self.shape.output).max(added_up)
     }
 
     /// Bytes of what [`Strips::forward`] computes in.
@@ -116,7 +124,7 @@ impl<'a> Strips<'a> {
 
     /// Numbers of a strip of the map for so many rows of output pixels, and one that a stretch of an odd row ends with.
     fn numbers(&self, rows: usize) -> usize {
-        self.shape.input * (rows + self.reach) * self.width() + 1
+        self.shape.input * self.channel(rows) + 1
     }
 
     /// Bytes of what [`Strips::add_gradient`] computes in.
@@ -129,15 +137,22 @@ impl<'a> Strips<'a> {
 
     /// Pairs of a strip of so many rows of output pixels.
     fn pairs(&self, rows: usize) -> usize {
-        self.shape.input.div_ceil(2) * (rows + self.reach) * self.width() + Strip::BEYOND
+        self.shape.input.div_ceil(2) * self.channel(rows) + Strip::BEYOND
+    }
+
+    /// Numbers of a channel, or pairs of two, for so many rows of output pixels.
+    fn channel(&self, rows: usize) -> usize {
+        self.phases * (rows + self.reach) * self.width()
     }
 
     /// Where the values under each tap begin in a strip with `channels` channels, or pairs of them, for so many rows of output pixels.
     fn starts(&self, channels: usize, rows: usize) -> Vec<usize> {
-        let taps = self.shape.kernel * self.shape.kernel;
+        let Dense { kernel, stride, .. } = *self.shape;
+        let taps = kernel * kernel;
         let start = |index: usize| {
             let [row, column] = self.shape.under(index % taps);
-            (index / taps * (rows + self.reach) + row) * self.width() + column
+            let phase = index / taps * self.phases + row % stride * stride + column % stride;
+            (phase * (rows + self.reach) + row / stride) * self.width() + column / stride
         };
         (0..channels * taps).map(start).collect()
     }
@@ -150,8 +165,9 @@ impl<'a> Strips<'a> {
 
     /// The rows of the map that the kernel reaches from some rows of output pixels.
     fn reached(&self, first: usize, rows: usize) -> Rows {
-        let &Dense { height, width, before: [above, before], .. } = self.shape;
-        Rows { height, width, before, first: first as isize - above as isize, count: rows + self.reach }
+        let &Dense { height, width, before: [above, before], stride, .. } = self.shape;
+        let first = (first * stride) as isize - above as isize;
+        Rows { height, width, before, first, count: rows + self.reach, stride }
     }
 
     /// Computes the output of one sample.
@@ -161,7 +177,7 @@ impl<'a> Strips<'a> {
         let starts = self.starts(channels.div_ceil(2), of_strip);
         let mut pairs = vec![0; self.pairs(of_strip)];
         self.each(of_strip, |first, rows| {
-            let (reached, of_pair) = (self.reached(first, rows), (of_strip + self.reach) * self.width());
+            let (reached, of_pair) = (self.reached(first, rows), self.channel(of_strip));
             let fill = |[one, other]: &mut [Vec<u16>; 2], (pair, to): (usize, &mut [u32])| {
                 let one = reached.of(x, 2 * pair, one);
                 let other = if 2 * pair + 1 < channels { reached.of(x, 2 * pair + 1, other) } else { &[] };
@@ -185,7 +201,7 @@ impl<'a> Strips<'a> {
         let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.gradient_rows());
         let ([height, width], length) = (shape.out, self.stretch());
         let starts = self.starts(shape.input, of_strip);
-        let (of_channel, of_plane) = ((of_strip + self.reach) * self.width(), of_strip * length);
+        let (of_channel, of_plane) = (self.channel(of_strip), of_strip * length);
         let (mut of_input, mut of_output) = (vec![0; self.numbers(of_strip)], vec![0; shape.output * of_plane]);
         let mut turned = Turned::default();
         self.each(of_strip, |first, rows| {
@@ -196,7 +212,7 @@ impl<'a> Strips<'a> {
                 &mut of_input[..shape.input * of_channel],
                 threads,
             );
-            let lines = Rows { height, width, before: 0, first: first as isize, count: rows };
+            let lines = Rows { height, width, before: 0, first: first as isize, count: rows, stride: 1 };
             lines.fill(dy, length, of_plane, &mut of_output, threads);
             let of_output = of_output.reinterpret_cast::<bf16>();
             turned.fill(Matrix::of_rows(of_output, shape.output, rows * length, of_plane), threads);
@@ -211,7 +227,7 @@ impl Rows {
     /// Those of the rows that the map has.
     fn there(&self) -> Range<usize> {
         let at = |row: isize| usize::try_from(row).unwrap_or(0).min(self.height);
-        at(self.first)..at(self.first + self.count as isize)
+        at(self.first)..at(self.first + (self.stride * self.count) as isize)
     }
 
     /// The numbers of a channel in these rows.
@@ -220,15 +236,28 @@ impl Rows {
         map.bits(channel, there.start * self.width..there.end * self.width, buffer)
     }
 
-    /// Calls `work` with each row of `width` numbers of a strip, where the numbers of the map begin in it and how many there are, and where
-    /// these begin among those of the rows that are there.
-    fn each<'s, E>(&self, width: usize, strip: &'s mut [E], mut work: impl FnMut(&'s mut [E], Range<usize>, usize)) {
-        let (there, copied) = (self.there(), self.width.min(width - self.before));
-        for (row, to) in (self.first..).zip(strip.chunks_exact_mut(width)).take(self.count) {
-            match usize::try_from(row).ok().filter(|row| there.contains(row)) {
-                Some(row) => work(to, self.before..self.before + copied, (row - there.start) * self.width),
-                None => work(to, 0..0, 0),
-            }
+    /// Goes through the rows of a channel of a strip, whose phases have rows of `width` places. Calls `work` with the places of the numbers
+    /// of a row, which lie in two phases in turn if there are phases, and with where these numbers begin among those of the rows that are
+    /// there. All other places become zeros.
+    fn each<E: Copy + Default>(
+        &self,
+        width: usize,
+        channel: &mut [E],
+        mut work: impl FnMut([&mut [E]; 2], usize),
+    ) {
+        let Self { before, stride, .. } = *self;
+        let there = self.there();
+        for (index, row) in (self.first..).take(stride * self.count).enumerate() {
+            let [even, odd] = places(channel, stride, width, index);
+            let Some(row) = usize::try_from(row).ok().filter(|row| there.contains(row)) else {
+                zero(even);
+                zero(odd);
+                continue;
+            };
+            let [first, second] = if before.is_multiple_of(stride) { [even, odd] } else { [odd, even] };
+            let first = with_zeros_around(first, before / stride, self.width.div_ceil(stride));
+            let second = with_zeros_around(second, (before + 1) / stride, self.width / stride);
+            work([first, second], (row - there.start) * self.width);
         }
     }
 
@@ -236,11 +265,9 @@ impl Rows {
     fn fill(&self, map: &dyn Channels, width: usize, of_channel: usize, strip: &mut [u16], threads: Threads) {
         let fill = |buffer: &mut Vec<u16>, (channel, strip): (usize, &mut [u16])| {
             let numbers = self.of(map, channel, buffer);
-            self.each(width, strip, |to, copied, from| {
-                to[..copied.start].fill(0);
-                to[copied.end..].fill(0);
-                let count = copied.len();
-                to[copied].copy_from_slice(&numbers[from..from + count]);
+            self.each(width, strip, |[first, second], from| match self.stride {
+                1 => first.copy_from_slice(&numbers[from..from + first.len()]),
+                _ => deal(&numbers[from..from + self.width], first, second),
             });
         };
         each_of(strip.par_chunks_exact_mut(of_channel).enumerate(), Vec::new, fill, threads);
@@ -249,12 +276,37 @@ impl Rows {
     /// Fills the rows of two channels of a strip, whose rows have `width` pairs, with the numbers of these channels; the second may have
     /// none.
     fn pair(&self, one: &[u16], other: &[u16], width: usize, strip: &mut [u32]) {
-        self.each(width, strip, |to, copied, from| {
-            to[..copied.start].fill(0);
-            to[copied.end..].fill(0);
-            let count = copied.len();
-            paired(&one[from..from + count], other.get(from..from + count), &mut to[copied]);
+        self.each(width, strip, |[first, second], from| match self.stride {
+            1 => paired(&one[from..from + first.len()], other.get(from..from + first.len()), first),
+            _ => {
+                let row = from..from + self.width;
+                paired_and_dealt(&one[row.clone()], other.get(row), first, second);
+            }
         });
+    }
+}
+
+/// The places of a row of a channel: in its phase, or with a stride of 2 in both of its phases.
+fn places<E>(channel: &mut [E], stride: usize, width: usize, row: usize) -> [&mut [E]; 2] {
+    let of_phase = channel.len() / (stride * stride);
+    let at = row / stride * width;
+    let mut phases = channel.chunks_exact_mut(of_phase).skip(row % stride * stride).take(stride);
+    [(); 2].map(|()| phases.next().map(|phase| &mut phase[at..at + width]).unwrap_or_default())
+}
+
+/// Some places behind the first few, if there are so many. All others become zeros.
+fn with_zeros_around<E: Copy + Default>(places: &mut [E], before: usize, count: usize) -> &mut [E] {
+    let (zeros, rest) = places.split_at_mut(before.min(places.len()));
+    let (places, behind) = rest.split_at_mut(count.min(rest.len()));
+    zero(zeros);
+    zero(behind);
+    places
+}
+
+/// An empty slice may have an address that nothing lies at. Some processors take a thousand times longer to write nothing there.
+fn zero<E: Copy + Default>(places: &mut [E]) {
+    if !places.is_empty() {
+        places.fill(E::default());
     }
 }
 
@@ -271,6 +323,37 @@ pub(crate) fn paired(one: &[u16], other: Option<&[u16]>, to: &mut [u32]) {
             None => to.iter_mut().zip(one).for_each(|(to, one)| *to = u32::from(*one)),
         },
     );
+}
+
+/// [`paired`], to two slices in turn, as far as there is room.
+fn paired_and_dealt(one: &[u16], other: Option<&[u16]>, first: &mut [u32], second: &mut [u32]) {
+    // Two numbers that follow each other are one of 32 bits, of which each slice gets a half.
+    let both = |[number, next]: [u16; 2]| u32::from(number) | u32::from(next) << 16;
+    vectorised(
+        #[inline(always)]
+        || match other {
+            Some(other) => {
+                let (pairs, others) = (one.as_chunks::<2>().0, other.as_chunks::<2>().0);
+                for (((one, other), first), second) in pairs.iter().zip(others).zip(&mut *first).zip(&mut *second) {
+                    let (one, other) = (both(*one), both(*other));
+                    *first = one & 0xffff | other << 16;
+                    *second = one >> 16 | other & 0xffff_0000;
+                }
+            }
+            None => {
+                for ((one, first), second) in one.as_chunks::<2>().0.iter().zip(&mut *first).zip(&mut *second) {
+                    let one = both(*one);
+                    *first = one & 0xffff;
+                    *second = one >> 16;
+                }
+            }
+        },
+    );
+    // A number that is the last, or whose next has no room.
+    let last = second.len();
+    if let (Some(to), Some(one)) = (first.get_mut(last), one.get(2 * last)) {
+        *to = both([*one, other.and_then(|other| other.get(2 * last)).copied().unwrap_or_default()]);
+    }
 }
 
 /// Does something with each of several things, on one thread or on all, with something that each thread keeps.
