@@ -69,7 +69,7 @@ pub use dropout::Dropout;
 pub use enlarged::Enlarged;
 pub use grad_cam::grad_cam;
 pub use head::{Head, HeadConfig, Hidden, HiddenConfig, HiddenLinear};
-pub use kindling_ops::{Activation, Interpolation, mean};
+pub use kindling_ops::{Activation, Interpolation, mean, twice};
 pub use linear::{Linear, global_average_pool};
 pub use map::Map;
 pub use noise_injection::NoiseInjection;

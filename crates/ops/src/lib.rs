@@ -16,12 +16,13 @@
 //! - `softmax`: the probabilities of the classes of each pixel, on the CPU and without gradients.
 //! - `resize`: maps of another height and width, by nearest or bilinear interpolation.
 //! - `sum`: the sum and the mean of all numbers of a tensor.
+//! - `twice`: a map that two operations read.
 //! - `optimizer`: AdamW's update, moving averages, and reductions over all tensors of a network's state.
 //!
 //! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
 //! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
 //! before it is allocated). A module uses only those after it in this order: inverted_residual; deferred, enlarged, squeeze_excite, optimizer;
-//! convolution, statistics, pixel_sums, resize, softmax, sum; activation; the shared modules.
+//! convolution, statistics, pixel_sums, resize, softmax, sum, twice; activation; the shared modules.
 //!
 //! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
 //!
@@ -51,6 +52,7 @@ mod softmax;
 mod squeeze_excite;
 mod statistics;
 mod sum;
+mod twice;
 mod upload;
 
 pub use activation::Activation;
@@ -78,4 +80,5 @@ pub use softmax::softmax_of_pixels;
 pub use squeeze_excite::{channel_multiply, global_average_pool};
 pub use statistics::{bessel, statistics, sums_over_groups};
 pub use sum::{mean, sum};
+pub use twice::twice;
 pub use upload::upload;

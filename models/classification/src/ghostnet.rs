@@ -8,7 +8,7 @@ use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
     Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, HiddenConfig, Map,
-    SqueezeExcite, SqueezeExciteConfig, StemConfig, make_divisible,
+    SqueezeExcite, SqueezeExciteConfig, StemConfig, make_divisible, twice,
 };
 
 use crate::entry::{ModelEntry, Paper, timm};
@@ -144,7 +144,8 @@ impl Block for GhostBottleneck {
     type Config = GhostBottleneckConfig;
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
-        let mut x = Map::from(self.expand.forward(input.clone().into()));
+        let [input, x] = twice(input);
+        let mut x = Map::from(self.expand.forward(x.into()));
         if let Some(depthwise) = &self.depthwise {
             x = depthwise.pass(x);
         }

@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 use kindling_layers::Activation::{self, Relu as RE, Silu as SW};
-use kindling_layers::blocks::{Block, BlockConfig, describe_inverted_residual, residual_add};
+use kindling_layers::blocks::{Block, BlockConfig, describe_inverted_residual, residual_add, with_shortcut};
 use kindling_layers::names::{Library, Names, timm_inverted_residual};
 use kindling_layers::trace::{Describe, FeatureMap, Op, Trace, Value};
 use kindling_layers::{
@@ -171,7 +171,7 @@ impl Block for MixBlock {
     type Config = MixBlockConfig;
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let shortcut = self.residual.then(|| x.clone());
+        let (x, shortcut) = with_shortcut(x, self.residual);
         let x = match &self.expand {
             Some(expand) => expand.pass(x.into()),
             None => x.into(),

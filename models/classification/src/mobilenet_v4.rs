@@ -3,7 +3,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, residual_add};
+use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, residual_add, with_shortcut};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
@@ -280,7 +280,7 @@ impl Block for UniversalInvertedBottleneck {
     type Config = UniversalInvertedBottleneckConfig;
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let shortcut = self.residual.then(|| x.clone());
+        let (x, shortcut) = with_shortcut(x, self.residual);
         let x = Map::from(x);
         let x = self.layers().fold(x, |x, (_, _, layer)| layer.pass(x));
         residual_add(shortcut, x, self.drop_path, Activation::Identity)

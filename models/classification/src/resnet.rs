@@ -8,7 +8,7 @@ use kindling_layers::blocks::{Block, BlockConfig, residual_add};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
-    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, Map, StemConfig,
+    Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, HeadConfig, Map, StemConfig, twice,
 };
 
 use crate::entry::{ModelEntry, Paper, timm, torchvision};
@@ -160,7 +160,8 @@ impl Block for ResidualBlock {
 
     fn forward(&self, input: Tensor<4>) -> Tensor<4> {
         let (last, first) = self.convs.split_last().expect("a block has convolutions");
-        let x = first.iter().fold(Map::from(input.clone()), |x, conv| conv.pass(x));
+        let [input, x] = twice(input);
+        let x = first.iter().fold(Map::from(x), |x, conv| conv.pass(x));
         let x = if self.ends_cheaply() { last.pass_rebuilt(x) } else { last.pass(x) };
         let shortcut = match &self.downsample {
             Some(downsample) => downsample.pass_rebuilt(input.into()).whole(),

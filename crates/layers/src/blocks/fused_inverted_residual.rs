@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, residual_add};
+use crate::blocks::{Block, BlockConfig, residual_add, with_shortcut};
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
 use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
@@ -74,7 +74,7 @@ impl Block for FusedInvertedResidual {
     type Config = FusedInvertedResidualConfig;
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let shortcut = self.residual.then(|| x.clone());
+        let (x, shortcut) = with_shortcut(x, self.residual);
         let x = Map::from(x);
         let x = self.expand.pass(x);
         let x = match &self.project {

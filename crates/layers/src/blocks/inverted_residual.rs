@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, residual_add};
+use crate::blocks::{Block, BlockConfig, residual_add, with_shortcut};
 use crate::names::{Names, timm_inverted_residual};
 use crate::pass;
 use crate::trace::{Describe, FeatureMap, Trace, Value};
@@ -119,7 +119,7 @@ impl Block for InvertedResidual {
     type Config = InvertedResidualConfig;
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
-        let shortcut = self.residual.then(|| x.clone());
+        let (x, shortcut) = with_shortcut(x, self.residual);
         let branch = if self.infers_at_once(&x) { self.infer(x) } else { self.one_by_one(x) };
         residual_add(shortcut, branch, self.drop_path, Activation::Identity)
     }

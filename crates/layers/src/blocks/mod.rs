@@ -10,7 +10,7 @@ use crate::drop_path::DropPath;
 use crate::map::{Content, Map};
 use crate::names::Names;
 use crate::trace::Describe;
-use kindling_ops::{Activation, Deferred, reserve, supports_residual_add};
+use kindling_ops::{Activation, Deferred, reserve, supports_residual_add, twice};
 
 pub use fused_inverted_residual::{FusedInvertedResidual, FusedInvertedResidualConfig};
 pub use inverted_residual::{InvertedResidual, InvertedResidualConfig, describe_inverted_residual};
@@ -44,6 +44,15 @@ pub trait BlockConfig: Clone {
 
     /// The factor by which the block divides height and width.
     fn stride(&self) -> usize;
+}
+
+/// The input of a block, and for its shortcut, if there is one.
+pub fn with_shortcut(input: Tensor<4>, residual: bool) -> (Tensor<4>, Option<Tensor<4>>) {
+    if !residual {
+        return (input, None);
+    }
+    let [input, shortcut] = twice(input);
+    (input, Some(shortcut))
 }
 
 /// The end of a residual block: the activation of the sum of shortcut and branch, to which `drop_path` applies; without a shortcut, the

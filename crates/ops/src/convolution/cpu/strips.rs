@@ -239,12 +239,7 @@ impl Rows {
     /// Goes through the rows of a channel of a strip, whose phases have rows of `width` places. Calls `work` with the places of the numbers
     /// of a row, which lie in two phases in turn if there are phases, and with where these numbers begin among those of the rows that are
     /// there. All other places become zeros.
-    fn each<E: Copy + Default>(
-        &self,
-        width: usize,
-        channel: &mut [E],
-        mut work: impl FnMut([&mut [E]; 2], usize),
-    ) {
+    fn each<E: Copy + Default>(&self, width: usize, channel: &mut [E], mut work: impl FnMut([&mut [E]; 2], usize)) {
         let Self { before, stride, .. } = *self;
         let there = self.there();
         for (index, row) in (self.first..).take(stride * self.count).enumerate() {

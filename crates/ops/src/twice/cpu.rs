@@ -1,0 +1,36 @@
+//! Sums of gradients on the CPU.
+
+use burn::backend::Flex;
+use burn_flex::FlexTensor;
+use rayon::prelude::*;
+
+use super::SumOfTwo;
+use crate::cpu::gemm::Threads;
+use crate::cpu::halves::SHARE;
+use crate::cpu::lanes::vectorised;
+use crate::cpu::making::Making;
+use crate::cpu::values::{Elements, computed_in, contiguous, dims, tensor};
+
+impl SumOfTwo for Flex {
+    /// In the place of the first, if nobody else refers to it.
+    fn sum_of_two(one: FlexTensor, other: FlexTensor) -> FlexTensor {
+        let shape = dims(&one);
+        computed_in!(T = one.dtype(); {
+            let other = contiguous(&other);
+            let other = other.source::<T>();
+            let mut sum = Making::from(Elements::<T>::of(one));
+            sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
+                sum.begin(Threads::One).replace(|at, sum| {
+                    let numbers = index * SHARE + at..index * SHARE + at + sum.len();
+                    other.part(numbers).in_pieces(|from, other| {
+                        vectorised(
+                            #[inline(always)]
+                            || sum[from..].iter_mut().zip(other).for_each(|(sum, other)| *sum += *other),
+                        );
+                    });
+                });
+            });
+            tensor(sum.made(), shape)
+        })
+    }
+}
