@@ -18,7 +18,7 @@ use super::gemm::{Matrix, Output, Pixels, Strip, Threads};
 use super::gemm_bf16::{Factor, Left, Taps};
 use super::halves::{Half, PIECE, SHARE, Stored, widen, with_buffer};
 use super::room::Room;
-use super::rounding::round_of_two;
+use super::rounding::{round_of_two, round_over_own};
 
 /// See the module.
 pub(crate) struct Bits<'a> {
@@ -55,6 +55,10 @@ impl<'a, T> Lines<'a, T> {
 impl<'a> Bits<'a> {
     pub(crate) fn new(half: Half, places: Room<'a, u16>) -> Self {
         Self { half, places }
+    }
+
+    pub(crate) fn half(&self) -> Half {
+        self.half
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -114,6 +118,22 @@ impl<'a> Bits<'a> {
         assert!(numbers.iter().all(|numbers| numbers.len() == count), "two numbers for each place");
         // SAFETY: each place gets a number.
         unsafe { self.places.write(|places| round_of_two(numbers, places, function)) }
+    }
+
+    /// Replaces each number of bf16 by a function of it and of another one, rounded. Returns whether these are places of bf16; otherwise nothing
+    /// is done.
+    ///
+    /// # Panics
+    /// If there are fewer of the others.
+    #[inline(always)]
+    pub(crate) fn replace_bf16(&mut self, others: &[u16], function: impl Fn(f32, f32) -> f32 + Copy) -> bool {
+        if self.half != Half::Bf16 {
+            return false;
+        }
+        let places = self.places.numbers();
+        assert!(others.len() >= places.len(), "another number for each place");
+        round_over_own(others, places, function);
+        true
     }
 
     /// Rounds some columns of the matrix whose rows lie here, `stride` places apart.

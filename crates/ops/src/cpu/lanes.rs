@@ -143,13 +143,14 @@ pub(crate) fn sum_pairs<T: Real>(
     totals
 }
 
-/// Replaces each element of `b` by a function of it and of the element of `a` at the same place, and adds three more functions of the two
-/// to `totals` in the way of [`sum`].
+/// Replaces each element of `b` by a function of it and of the element of `a` at the same place, as `number` reads that, and adds three more
+/// functions of the two to `totals` in the way of [`sum`].
 #[inline(always)]
-pub(crate) fn replace_and_sum<T: Real>(
+pub(crate) fn replace_and_sum<X: Copy, T: Real>(
     mut totals: [f64; 3],
-    a: &[T],
+    a: &[X],
     b: &mut [T],
+    number: impl Fn(X) -> T,
     terms: impl Fn(T, T) -> (T, [T; 3]),
 ) -> [f64; 3] {
     for (block_a, block_b) in a.chunks(BLOCK).zip(b.chunks_mut(BLOCK)) {
@@ -160,7 +161,7 @@ pub(crate) fn replace_and_sum<T: Real>(
             // Copies, because the compiler does not know that the chunks lie apart.
             let (a, mut b) = (*chunk_a, *chunk_b);
             for lane in 0..LANES {
-                let (new, [one, two, three]) = terms(a[lane], b[lane]);
+                let (new, [one, two, three]) = terms(number(a[lane]), b[lane]);
                 b[lane] = new;
                 first[lane] += one;
                 second[lane] += two;
@@ -172,7 +173,7 @@ pub(crate) fn replace_and_sum<T: Real>(
             *total += sums.iter().map(|lane| lane.wide()).sum::<f64>();
         }
         for (a, b) in rest_a.iter().zip(rest_b) {
-            let (new, values) = terms(*a, *b);
+            let (new, values) = terms(number(*a), *b);
             *b = new;
             for (total, value) in totals.iter_mut().zip(values) {
                 *total += value.wide();

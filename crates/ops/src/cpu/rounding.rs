@@ -71,6 +71,20 @@ pub(super) fn round_of_two(
     );
 }
 
+/// Replaces numbers of bf16 by a function of each and of another one, rounded.
+#[inline(always)]
+pub(super) fn round_over_own(others: &[u16], own: &mut [u16], function: impl Fn(f32, f32) -> f32 + Copy) {
+    let done = over_own_by_instruction(others, own, function);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (own, other) in own[done..].iter_mut().zip(&others[done..]) {
+                *own = nearest_bf16(function(wide_bf16(*own), wide_bf16(*other)));
+            }
+        },
+    );
+}
+
 #[cfg(not(target_arch = "x86_64"))]
 fn by_instruction(_: &[f32], _: &mut [MaybeUninit<u16>]) -> usize {
     0
@@ -86,8 +100,13 @@ fn of_two_by_instruction(_: [&[u16]; 2], _: &mut [MaybeUninit<u16>], _: impl Fn(
     0
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+fn over_own_by_instruction(_: &[u16], _: &mut [u16], _: impl Fn(f32, f32) -> f32) -> usize {
+    0
+}
+
 #[cfg(target_arch = "x86_64")]
-use x86_64::{by_instruction, of_two_by_instruction, through_by_instruction};
+use x86_64::{by_instruction, of_two_by_instruction, over_own_by_instruction, through_by_instruction};
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
@@ -147,6 +166,43 @@ mod x86_64 {
         // SAFETY: the processor has the instructions.
         unsafe { groups_of_two(x, y, to, function) };
         TOGETHER * x.len().min(y.len()).min(to.len())
+    }
+
+    /// Replaces numbers by a function of each and of another one, from the first on, and returns how many these are.
+    #[inline(always)]
+    pub(super) fn over_own_by_instruction(
+        others: &[u16],
+        own: &mut [u16],
+        function: impl Fn(f32, f32) -> f32 + Copy,
+    ) -> usize {
+        if !available() {
+            return 0;
+        }
+        let ((others, _), (own, _)) = (others.as_chunks(), own.as_chunks_mut());
+        // SAFETY: the processor has the instructions.
+        unsafe { groups_over_own(others, own, function) };
+        TOGETHER * others.len().min(own.len())
+    }
+
+    /// # Safety
+    /// The processor has the instructions.
+    #[target_feature(enable = "avx512f,avx512dq,avx512bf16")]
+    unsafe fn groups_over_own(
+        others: &[[u16; TOGETHER]],
+        own: &mut [[u16; TOGETHER]],
+        function: impl Fn(f32, f32) -> f32 + Copy,
+    ) {
+        let mut wide = [0.0; TOGETHER];
+        for (others, own) in others.iter().zip(own) {
+            for ((number, other), own) in wide.iter_mut().zip(others).zip(&*own) {
+                *number = function(wide_bf16(*own), wide_bf16(*other));
+            }
+            match rounded(&wide) {
+                // SAFETY: a group has so many places.
+                Some(rounded) => unsafe { put(rounded, own.as_mut_ptr()) },
+                None => own.iter_mut().zip(&wide).for_each(|(own, number)| *own = nearest_bf16(*number)),
+            }
+        }
     }
 
     /// # Safety
@@ -317,12 +373,15 @@ mod x86_64 {
             let y: Vec<u16> = some(0x3_5F17, 0xFFFF).chain(some(0x3_5F17, 0x81FF)).collect();
             let mut bits = vec![MaybeUninit::new(0x1234); x.len()];
             super::super::round_of_two([&x, &y], &mut bits, function);
+            let mut own = x.clone();
+            super::super::round_over_own(&y, &mut own, function);
             let mut subnormal = 0;
-            for ((x, y), bits) in x.into_iter().zip(y).zip(bits) {
+            for (((x, y), bits), own) in x.into_iter().zip(y).zip(bits).zip(own) {
                 let expected = function(wide_bf16(x), wide_bf16(y));
                 subnormal += usize::from(expected.is_subnormal());
                 // SAFETY: it has been written above.
                 let bits = unsafe { bits.assume_init() };
+                assert_eq!(bits, own, "in place or not");
                 let same = bits == half::bf16::from_f32(expected).to_bits();
                 assert!(same || expected.is_nan() && wide_bf16(bits).is_nan(), "{bits:#x} for {expected:e}");
             }

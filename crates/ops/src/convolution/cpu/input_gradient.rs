@@ -2,14 +2,15 @@
 //!
 //! With stride 1 it is itself a convolution, and computed as one: of the output's gradient, with filters rotated by 180 degrees and
 //! input and output channels exchanged. With larger strides, the filters times the output's gradient give the gradient of a tile of
-//! columns, whose values are added to the pixels that they came from.
+//! columns, whose values are added to the pixels that they came from, or with a single tap simply put there.
 
 use super::filters::Filters;
 use super::samples::over_samples;
 use super::shape::Dense;
 use super::strips::Planes;
+use crate::cpu::bits::{Bits, round_over};
 use crate::cpu::factors;
-use crate::cpu::gemm::{Matrix, Mode};
+use crate::cpu::gemm::{Matrix, Mode, Threads};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::making::Making;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
@@ -67,6 +68,11 @@ impl<'a, T: Stored> InputGradient<'a, T> {
         if shape.pointwise() {
             return shape.product(filters, dy, dx);
         }
+        if shape.spreads()
+            && let Target::Halves(dx) = &mut dx
+        {
+            return self.spread(filters, dy, dx);
+        }
         let (mut tile, mut wide, mut made) = (Vec::new(), Vec::new(), Vec::new());
         dx.write(&mut made, Before::Zeros, threads, |dx| {
             shape.tiles(|first, rows, start, pixels| {
@@ -79,12 +85,40 @@ impl<'a, T: Stored> InputGradient<'a, T> {
     }
 }
 
+impl<T: Stored> InputGradient<'_, T> {
+    /// The gradient of one sample, in a half format, where each pixel has one tap or none ([`Dense::spreads`]).
+    fn spread(&self, filters: factors::Filters<'_, T>, dy: Source<'_, T>, dx: &mut Bits<'_>) {
+        let Dense { height, width, stride, out: [_, columns], .. } = self.shape;
+        let (threads, half, mut tile, mut wide) = (self.shape.threads(), dx.half(), Vec::new(), Vec::new());
+        self.shape.tiles(|first, rows, start, pixels| {
+            tile.resize(self.shape.fan() * pixels, T::of(0.0));
+            let of_pixels = dy.factor(self.shape.out_plane(), start..start + pixels, &mut wide, threads);
+            filters.multiply(&mut tile, pixels, Mode::Replace, of_pixels, threads);
+            let [from, to] = [first, first + rows].map(|row| (row * stride).min(height) * width);
+            dx.fill_columns(height * width, from..to, threads, |channel, dx| {
+                let mut bits = vec![0; columns];
+                let tile = tile[channel * pixels..][..pixels].chunks_exact(columns);
+                for (tile, dx) in tile.zip(dx.chunks_mut(stride * width)) {
+                    round_over(half, tile, &mut bits, Threads::One);
+                    dx[..width].iter_mut().step_by(stride).zip(&bits).for_each(|(dx, bits)| *dx = *bits);
+                }
+            });
+        });
+    }
+}
+
 /// Filters `[output, input, k, k]` as a matrix with a row for each place under the kernel.
 fn columns<'a, T>(shape: &Dense, weight: &'a [T]) -> Matrix<'a, T> {
     Matrix::of(weight, shape.output, shape.fan()).transposed()
 }
 
 impl Dense {
+    /// Whether the kernel has one tap and steps over pixels, all of which are under it or between those that are.
+    pub(crate) fn spreads(&self) -> bool {
+        let [rows, columns] = self.out.map(|size| size * self.stride);
+        self.kernel == 1 && self.stride > 1 && self.before == [0; 2] && rows >= self.height && columns >= self.width
+    }
+
     /// The convolution that computes the gradient of the input from that of the output, if there is one.
     pub(crate) fn turned(&self) -> Option<Self> {
         let reach = self.reach();

@@ -129,7 +129,8 @@ impl Way {
             return bytes(self.product(shape)).max(self.gradients_of_pieces(shape));
         }
         let of_output = if self.widens() { self.written(shape) } else { 0 };
-        let widened = if shape.pointwise() { 0 } else { shape.in_sample() + of_output };
+        let made = if shape.pointwise() || shape.spreads() { 0 } else { shape.in_sample() };
+        let widened = if shape.pointwise() { 0 } else { made + of_output };
         let made = match shape.turned() {
             Some(turned) => self.product(&turned),
             None if self.halves => self.at_once() * (shape.tile() + widened) + self.pieces(shape),
@@ -160,6 +161,7 @@ impl Way {
             _ if !self.halved => 0,
             (_, true) => shape.input * shape.piece(),
             (Some(turned), _) => self.written(&turned),
+            (None, _) if shape.spreads() => 0,
             (None, _) => shape.in_sample(),
         };
         let packed = self.packed_gradient(shape) + self.packed_turned(shape);

@@ -258,16 +258,13 @@ fn absorb_planes<T: Stored>(
     sums: &mut [Sums],
 ) {
     let first = sample * sums.len();
-    let absorb = |wide: &mut Vec<T>, (channel, (mut dx, sums)): (usize, (Target<'_, T>, &mut Sums))| {
-        *sums += dx.write(wide, Before::Kept, Threads::One, |dx| reading.absorb(first + channel, 0, dx));
+    let absorb = |(channel, (dx, sums)): (usize, (Target<'_, T>, &mut Sums))| {
+        dx.replace(|at, dx| *sums += reading.absorb(first + channel, at, dx));
     };
     let planes = dx.chunks(reading.plane());
     match threads {
-        Threads::All => planes.into_par_iter().zip(sums).enumerate().for_each_init(Vec::new, absorb),
-        Threads::One => {
-            let mut wide = Vec::new();
-            planes.into_iter().zip(sums).enumerate().for_each(|plane| absorb(&mut wide, plane));
-        }
+        Threads::All => planes.into_par_iter().zip(sums).enumerate().for_each(absorb),
+        Threads::One => planes.into_iter().zip(sums).enumerate().for_each(absorb),
     }
 }
 

@@ -28,6 +28,15 @@ pub(crate) struct PerChannel<T> {
     pub(crate) inverse: T,
 }
 
+impl<T: Real> PerChannel<T> {
+    /// For maps of bf16, which are computed in float32.
+    pub(crate) fn in_float32(self) -> PerChannel<f32> {
+        let Self { scale, shift, mean, inverse } = self;
+        let [scale, shift, mean, inverse] = [scale, shift, mean, inverse].map(|number| number.wide() as f32);
+        PerChannel { scale, shift, mean, inverse }
+    }
+}
+
 /// The gradients of a deferred map.
 pub(crate) struct Gradients<T> {
     /// The gradient of the map, in its shape and format.

@@ -17,7 +17,7 @@ use crate::activation::cpu::{Exact, ForActivation, Function, dispatch};
 use crate::convolution::cpu::depthwise::Split;
 use crate::cpu::bits::Bits;
 use crate::cpu::elements::{AsStored, Filled};
-use crate::cpu::gemm::{Threads, numbers_as_singles};
+use crate::cpu::gemm::{Threads, as_singles_mut, numbers_as_singles};
 use crate::cpu::halves::Half;
 use crate::cpu::lanes::{LANES, deal_pairs, replace_and_sum, vectorised};
 use crate::cpu::making::{Making, Part};
@@ -90,17 +90,25 @@ impl<T: Stored> Reading<'_, T> {
     /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
     /// the sums over these pixels.
     pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
-        let (of, factor) = (self.norm.of_plane(index), self.factor(index));
-        let mut sums = [0.0; 3];
-        self.pixels(index, start, gradient.len()).in_pieces(|at, x| {
-            let gradient = &mut gradient[at..at + x.len()];
-            sums = match self.gate {
-                Some(_) => dispatch(self.activation, Absorb::<T, true> { of, factor, x, gradient, sums }),
-                None => dispatch(self.activation, Absorb::<T, false> { of, factor, x, gradient, sums }),
-            };
-        });
+        let (of, factor, mut sums) = (self.norm.of_plane(index), self.factor(index), [0.0; 3]);
+        match self.pixels(index, start, gradient.len()) {
+            Source::Halves(Half::Bf16, x) => {
+                let (factor, gradient) = (factor.wide() as f32, as_singles_mut(gradient));
+                sums = self.absorb_stored(Absorb { of: of.in_float32(), factor, x, gradient, sums });
+            }
+            x => x.in_pieces(|at, x| {
+                sums = self.absorb_stored(Absorb { of, factor, x, gradient: &mut gradient[at..at + x.len()], sums });
+            }),
+        }
         let [gate, sum, weighted] = sums;
         Sums { gate, normalised: (sum, weighted) }
+    }
+
+    fn absorb_stored<Y: Real, X: AsStored<Y>>(&self, absorb: Absorb<'_, Y, X>) -> [f64; 3] {
+        match self.gate {
+            Some(_) => dispatch(self.activation, OfGated(absorb)),
+            None => dispatch(self.activation, absorb),
+        }
     }
 
     /// The gradients of the normalisation's input and parameters, for the gradient of the values of a whole map.
@@ -181,8 +189,10 @@ impl<T: Stored> Reading<'_, T> {
             });
             gradient = dx.made();
         } else {
-            gradient.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, dx)| {
-                dx.replace(|at, dx| self.finish_pixels(index, at, of_plane(index), dx));
+            gradient.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, mut dx)| {
+                if !self.finish_stored(index, of_plane(index), &mut dx) {
+                    dx.replace(|at, dx| self.finish_pixels(index, at, of_plane(index), dx));
+                }
             });
         }
         let gates = sums.iter().map(|sums| T::of(sums.gate)).collect();
@@ -191,18 +201,63 @@ impl<T: Stored> Reading<'_, T> {
 
     /// Turns the gradient of the normalised values into that of the normalisation's input, for the pixels of plane `index` from `start` on.
     fn finish_pixels(&self, index: usize, start: usize, of_channel: Sums, dx: &mut [T]) {
-        let PerChannel { scale, mean, inverse, .. } = self.norm.of_plane(index);
-        let (centre, slope) = self.norm.means(index, of_channel);
-        self.pixels(index, start, dx.len()).in_pieces(|at, x| {
-            vectorised(
-                #[inline(always)]
-                || {
-                    for (dx, x) in dx[at..].iter_mut().zip(x) {
-                        *dx = scale * (*dx - centre - (*x - mean) * inverse * slope);
-                    }
-                },
-            );
-        });
+        let finish = Finish::new(&self.norm, index, of_channel);
+        match self.pixels(index, start, dx.len()) {
+            Source::Halves(Half::Bf16, x) => finish.in_float32().pixels(x, as_singles_mut(dx)),
+            x => x.in_pieces(|at, x| finish.pixels(x, &mut dx[at..at + x.len()])),
+        }
+    }
+
+    /// The same for a plane of bf16 whose gradient is bf16 as well. Returns whether it is that; otherwise nothing is done.
+    fn finish_stored(&self, index: usize, of_channel: Sums, dx: &mut Target<'_, T>) -> bool {
+        let (Source::Halves(Half::Bf16, x), Target::Halves(dx)) = (self.pixels(index, 0, self.plane()), dx) else {
+            return false;
+        };
+        let finish = Finish::new(&self.norm, index, of_channel).in_float32();
+        dx.replace_bf16(
+            x,
+            #[inline(always)]
+            |dx, x| finish.pixel(dx, x),
+        )
+    }
+}
+
+/// Turns the gradient of a channel's normalised values into that of the normalisation's input.
+#[derive(Clone, Copy)]
+struct Finish<T> {
+    scale: T,
+    mean: T,
+    inverse: T,
+    /// The means over the group of the gradient, and of the gradient times the value.
+    centre: T,
+    slope: T,
+}
+
+impl<T: Real> Finish<T> {
+    /// For a plane.
+    fn new(norm: &NormAct<T>, index: usize, of_channel: Sums) -> Self {
+        let PerChannel { scale, mean, inverse, .. } = norm.of_plane(index);
+        let (centre, slope) = norm.means(index, of_channel);
+        Self { scale, mean, inverse, centre, slope }
+    }
+
+    fn in_float32(self) -> Finish<f32> {
+        let Self { scale, mean, inverse, centre, slope } = self;
+        let [scale, mean, inverse, centre, slope] =
+            [scale, mean, inverse, centre, slope].map(|number| number.wide() as f32);
+        Finish { scale, mean, inverse, centre, slope }
+    }
+
+    #[inline(always)]
+    fn pixel(&self, dx: T, x: T) -> T {
+        self.scale * (dx - self.centre - (x - self.mean) * self.inverse * self.slope)
+    }
+
+    fn pixels<X: AsStored<T>>(&self, x: &[X], dx: &mut [T]) {
+        vectorised(
+            #[inline(always)]
+            || dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = self.pixel(*dx, x.widened())),
+        );
     }
 }
 
@@ -233,7 +288,7 @@ pub(crate) fn normalise<T: Stored>(activation: Exact, of: PerChannel<T>, x: Sour
 /// # Panics
 /// If they are not float32.
 pub(crate) fn normalise_stored<T: Stored>(activation: Exact, of: PerChannel<T>, x: &[T], out: &mut [u16]) {
-    let [scale, shift] = [of.scale, of.shift].map(|number| number.wide() as f32);
+    let PerChannel { scale, shift, .. } = of.in_float32();
     activation.dispatch(FillStored { scale, shift, x: numbers_as_singles(x), out });
 }
 
@@ -459,24 +514,23 @@ impl ForActivation for FillStored<'_> {
     }
 }
 
-struct Absorb<'a, T, const GATED: bool> {
+struct Absorb<'a, T, X> {
     of: PerChannel<T>,
     factor: T,
-    x: &'a [T],
+    x: &'a [X],
     gradient: &'a mut [T],
     /// Of gate, gradient, and gradient times value, over the pixels before these.
     sums: [f64; 3],
 }
 
-impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
-    type Output = [f64; 3];
-
-    fn run<F: Function>(self, _: F) -> [f64; 3] {
+impl<T: Real, X: AsStored<T>> Absorb<'_, T, X> {
+    #[inline(always)]
+    fn absorb<F: Function, const GATED: bool>(self) -> [f64; 3] {
         let Self { of: PerChannel { scale, shift, mean, inverse }, factor, x, gradient, sums } = self;
         vectorised(
             #[inline(always)]
             || {
-                replace_and_sum(sums, x, gradient, |x, gradient| {
+                replace_and_sum(sums, x, gradient, X::widened, |x, gradient| {
                     let z = x * scale + shift;
                     let of_gate = if GATED { gradient * F::value(z) } else { T::of(0.0) };
                     let gradient = if GATED { gradient * factor } else { gradient };
@@ -485,5 +539,24 @@ impl<T: Real, const GATED: bool> ForActivation for Absorb<'_, T, GATED> {
                 })
             },
         )
+    }
+}
+
+impl<T: Real, X: AsStored<T>> ForActivation for Absorb<'_, T, X> {
+    type Output = [f64; 3];
+
+    fn run<F: Function>(self, _: F) -> [f64; 3] {
+        self.absorb::<F, false>()
+    }
+}
+
+/// An [`Absorb`] of a map with a gate.
+struct OfGated<'a, T, X>(Absorb<'a, T, X>);
+
+impl<T: Real, X: AsStored<T>> ForActivation for OfGated<'_, T, X> {
+    type Output = [f64; 3];
+
+    fn run<F: Function>(self, _: F) -> [f64; 3] {
+        self.0.absorb::<F, true>()
     }
 }
