@@ -150,6 +150,13 @@ fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_fil
         Case::new([1, 40, 45, 64], 33, 3, 1),
         Case::new([3, 7, 6, 37], 9, 5, 1),
         Case::new([2, 6, 21, 40], 5, 3, 1).dilated(2),
+        // The same of every other pixel, in an even and an odd number of rows and columns.
+        Case::new([2, 5, 43, 47], 7, 3, 2),
+        Case::new([1, 70, 90, 64], 33, 3, 2),
+        Case::new([2, 3, 66, 71], 16, 7, 2),
+        Case::new([1, 4, 9, 40], 5, 4, 2),
+        Case::new([2, 6, 21, 40], 5, 3, 2).dilated(2),
+        Case::new([2, 17, 15, 17], 9, 1, 2),
     ];
     for (number, case) in cases.iter().enumerate() {
         check(case, 10 * number as u64, |w| if multiplies_bf16() { rounded(w) } else { w.to_vec() });
@@ -306,6 +313,7 @@ fn the_bits_of_an_image_do_not_depend_on_its_batch() {
         Case::new([5, 20, 17, 19], 21, 5, 1),
         Case::new([5, 20, 17, 15], 21, 3, 1),
         Case::new([5, 20, 17, 19], 21, 3, 1),
+        Case::new([5, 20, 33, 39], 21, 3, 2),
     ] {
         let device = Device::flex();
         let count = |shape: [usize; 4]| shape.iter().product::<usize>();

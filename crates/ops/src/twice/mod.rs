@@ -47,3 +47,44 @@ impl Twice for Flex {
         Both { one: x.clone(), other: x }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn::tensor::{Device, FloatDType, TensorData};
+    use rand::RngExt;
+
+    /// More numbers than one thread adds up.
+    const SHAPE: [usize; 4] = [2, 3, 90, 91];
+
+    #[test]
+    fn the_gradient_of_a_map_that_is_read_twice_has_the_bits_of_burns_sum() {
+        let mut rng = kindling_random::rng(8, kindling_random::Purpose::Display, 0, 0);
+        let device = Device::flex().autodiff();
+        for format in [FloatDType::F32, FloatDType::BF16, FloatDType::F16, FloatDType::F64] {
+            let mut random = || {
+                let values: Vec<f32> = (0..SHAPE.iter().product()).map(|_| rng.random::<f32>() - 0.5).collect();
+                Tensor::<4>::from_data(TensorData::new(values, SHAPE), &device).cast(format).detach()
+            };
+            let (x, a, b) = (random(), random(), random());
+            let gradient = |readers: fn(Tensor<4>) -> [Tensor<4>; 2]| {
+                let leaf = x.clone().require_grad();
+                // No leaf itself, as maps in a network.
+                let [one, other] = readers(leaf.clone() * 2.0);
+                let mut gradients = (one * a.clone() + other * b.clone()).sum().backward();
+                leaf.grad_remove(&mut gradients).expect("a gradient").into_data()
+            };
+            let [found, expected] = [gradient(twice), gradient(|x| [x.clone(), x])];
+            assert!(found.as_bytes() == expected.as_bytes(), "{format:?}");
+        }
+    }
+
+    #[test]
+    fn a_map_without_gradients_is_only_referred_to() {
+        let x = Tensor::<4>::ones([1, 2, 3, 4], &Device::flex());
+        let [one, other] = twice(x.clone());
+        assert!(
+            [one, other].iter().all(|read| read.clone().into_data() == x.clone().into_data() && !read.is_autodiff())
+        );
+    }
+}

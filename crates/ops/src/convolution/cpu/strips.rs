@@ -83,7 +83,8 @@ impl<'a> Strips<'a> {
     /// The strips of a convolution whose products have factors of bf16, if it is computed in them.
     pub(super) fn of(shape: &'a Dense) -> Option<Self> {
         let (reach, phases) = (shape.reach() / shape.stride, shape.stride * shape.stride);
-        let serves = shape.stride <= 2 && reach > 0 && shape.out[1] >= LONGER * reach;
+        let long = shape.out[1] >= LONGER * reach && shape.out[1] + reach > Strip::BEYOND;
+        let serves = shape.stride <= 2 && reach > 0 && long;
         serves.then_some(Self { shape, reach, phases })
     }
 
