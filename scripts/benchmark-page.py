@@ -104,7 +104,9 @@ def source(name, document=None, note=""):
 
 # The tables.
 
-ROWS, PEERS = "2026-11-30-cpu-rows-kindling.json", "2026-11-30-cpu-rows-pytorch.json"
+ROWS, PEERS = "2026-11-30-zen5-rows-kindling.json", "2026-11-30-zen5-rows-pytorch.json"
+MORE_ROWS, MORE_PEERS = "2026-11-30-zen5-more-rows-kindling.json", "2026-11-30-zen5-more-rows-pytorch.json"
+ZEN4_ROWS, ZEN4_PEERS = "2026-11-30-cpu-rows-kindling.json", "2026-11-30-cpu-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
 AMX_ROWS, AMX_PEERS = "2026-11-29-amx-rows-kindling.json", "2026-11-29-amx-rows-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
@@ -173,7 +175,7 @@ def readme():
     windows = len(load(ROWS)["rows"][0]["measured"]["windows"])
     return "\n".join([
         table(["images a second", "", "Kindling, float32", "PyTorch, float32", "ratio", "PyTorch, its best", "ratio", "memory, ratio"], lines, 2), "",
-        f"Measured on {conditions_of_rows()}, beside PyTorch {pytorch_version()} with a malloc that keeps memory, in its faster layout, eager or (inference) compiled; \"its best\" is the faster "
+        f"Measured on Zen 5: {conditions_of_rows()}, beside PyTorch {pytorch_version()} with a malloc that keeps memory, in its faster layout, eager or (inference) compiled; \"its best\" is the faster "
         f"of float32 and bf16, against the same of Kindling. Medians over {windows} windows of one round, in brackets what quartiles allow; memory the least "
         f"that a process took. All rows: [benchmarks](docs/benchmarks.md)."])
 
@@ -243,6 +245,20 @@ def section_unet():
             table(ROUNDS_HEAD, in_rounds(UNET_ROWS, UNET_PEERS), 3), "", measured_in_rounds(UNET_ROWS, UNET_PEERS), ""]
 
 
+def section_more():
+    return ["### ResNet-50 and U-Net", "",
+            "In bf16 alone, in which both sides are faster, on the processor of the four networks above. Channels last, and compiled in "
+            f"{compiled(MORE_PEERS)}. Medians and memory as for segmentation.", "",
+            table(ROUNDS_HEAD, in_rounds(MORE_ROWS, MORE_PEERS), 3), "", measured_in_rounds(MORE_ROWS, MORE_PEERS), ""]
+
+
+def section_zen4():
+    return ["### On Zen 4", "",
+            "The four networks on the processor before, whose instructions for bf16 do half as much in a cycle: Zen 4, with an earlier command. Channels last, eager and compiled. Medians "
+            "and memory as for segmentation.", "",
+            table(ROUNDS_HEAD, in_rounds(ZEN4_ROWS, ZEN4_PEERS), 3), "", measured_in_rounds(ZEN4_ROWS, ZEN4_PEERS), ""]
+
+
 def section_with_amx():
     return ["### With AMX", "",
             "The same on a processor that multiplies tiles of bf16, as PyTorch's products do there too. Channels last, and compiled in "
@@ -266,7 +282,7 @@ def section_pytorch():
              "best: in float32 and under autocast to bf16, channels last, which was faster than the other layout in all 16 rows of 2026-11-24, with a malloc that keeps what "
              "is freed (`MALLOC_MMAP_THRESHOLD_`, `MALLOC_TRIM_THRESHOLD_`), as its tuning guide advises, eager, and with `torch.compile` in "
              f"{compiled()}. The fastest of these stands here, and for memory the one that took least. A row of Kindling and PyTorch's rows of the same network took "
-             "turns, in one round. Where the ratio is below 1, PyTorch is faster.", "",
+             "turns, in one round, on a Zen 5 processor. Where the ratio is below 1, PyTorch is faster.", "",
              table(SPEED_HEAD, speed, 2), "",
              "![Images a second of PyTorch and Kindling](against-pytorch.svg)", "",
              table(MEMORY_HEAD, memory, 2), ""]
@@ -274,7 +290,7 @@ def section_pytorch():
         parts += ["As it is installed, PyTorch uses glibc's malloc, which gives every large tensor back to the system. Earlier versions of this page compared with that:", "",
                   table(["network", "what", "PyTorch float32 as installed", "at its best", "ratio"], installed, 2), ""]
     return [*parts, f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows()}; "
-            f"{versions}; commit {first['environment']['commit']}.*", "", *section_unet(), *section_with_amx(), *section_without_avx512()]
+            f"{versions}; commit {first['environment']['commit']}.*", "", *section_more(), *section_unet(), *section_zen4(), *section_with_amx(), *section_without_avx512()]
 
 
 def compiled(peers=PEERS):
