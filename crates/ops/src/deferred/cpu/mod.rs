@@ -1,6 +1,7 @@
-//! The operations that read a map through its normalisation, on the CPU ([`reading`]).
+//! The operations that read a map through its normalisation, on the CPU ([`reading`]), and their gradients ([`backward`]).
 
 mod add;
+mod backward;
 mod convolution;
 mod max_pool;
 pub(crate) mod normalisation;
@@ -22,7 +23,7 @@ use max_pool::Windows;
 use normalisation::{Gradients, NormAct};
 use reading::Reading;
 
-pub use reading::channels_at_once;
+pub use backward::channels_at_once;
 
 impl DeferredMap<Flex> {
     fn shape(&self) -> [usize; 4] {

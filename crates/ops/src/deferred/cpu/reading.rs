@@ -10,24 +10,20 @@ use std::ops::Range;
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
 
-use super::normalisation::{Gradients, NormAct, PerChannel};
-use super::sums::Sums;
+use super::normalisation::{NormAct, PerChannel};
 use crate::activation::Activation;
-use crate::activation::cpu::{Exact, ForActivation, Function, dispatch};
+use crate::activation::cpu::{Exact, ForActivation, Function};
 use crate::convolution::cpu::depthwise::Split;
 use crate::cpu::bits::Bits;
 use crate::cpu::elements::{AsStored, Filled};
-use crate::cpu::gemm::{Threads, as_singles_mut, numbers_as_singles};
+use crate::cpu::gemm::{Threads, numbers_as_singles};
 use crate::cpu::halves::Half;
-use crate::cpu::lanes::{LANES, deal_pairs, replace_and_sum, vectorised};
-use crate::cpu::making::{Making, Part};
+use crate::cpu::lanes::{LANES, deal_pairs, vectorised};
+use crate::cpu::making::Making;
 use crate::cpu::real::{ABREAST, Real};
 use crate::cpu::room::Room;
 use crate::cpu::rounding::round_through;
-use crate::cpu::values::{Before, Elements, Source, Stored, Target};
-
-/// The sums of a plane, and what its worker made of it.
-type OfPlane = (Sums, Vec<f64>);
+use crate::cpu::values::{Elements, Source, Stored};
 
 /// A map, and what is applied to it when it is read.
 pub(crate) struct Reading<'a, T> {
@@ -45,7 +41,8 @@ impl<T: Stored> Reading<'_, T> {
         self.norm.plane
     }
 
-    fn pixels(&self, index: usize, start: usize, count: usize) -> Source<'_, T> {
+    /// The pixels of plane `index` from `start` on, before they are normalised.
+    pub(super) fn pixels(&self, index: usize, start: usize, count: usize) -> Source<'_, T> {
         let first = index * self.plane() + start;
         self.x.part(first..first + count)
     }
@@ -55,7 +52,8 @@ impl<T: Stored> Reading<'_, T> {
         Exact { activation: self.activation, to_bf16: matches!(self.x, Source::Halves(Half::Bf16, _)) }
     }
 
-    fn factor(&self, index: usize) -> T {
+    /// The factor of a plane.
+    pub(super) fn factor(&self, index: usize) -> T {
         self.gate.map_or(T::of(1.0), |gate| gate[index])
     }
 
@@ -86,196 +84,6 @@ impl<T: Stored> Reading<'_, T> {
         });
         y.made()
     }
-
-    /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
-    /// the sums over these pixels.
-    pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
-        let (of, factor, mut sums) = (self.norm.of_plane(index), self.factor(index), [0.0; 3]);
-        match self.pixels(index, start, gradient.len()) {
-            Source::Halves(Half::Bf16, x) => {
-                let (factor, gradient) = (factor.wide() as f32, as_singles_mut(gradient));
-                sums = self.absorb_stored(Absorb { of: of.in_float32(), factor, x, gradient, sums });
-            }
-            x => x.in_pieces(|at, x| {
-                sums = self.absorb_stored(Absorb { of, factor, x, gradient: &mut gradient[at..at + x.len()], sums });
-            }),
-        }
-        let [gate, sum, weighted] = sums;
-        Sums { gate, normalised: (sum, weighted) }
-    }
-
-    fn absorb_stored<Y: Real, X: AsStored<Y>>(&self, absorb: Absorb<'_, Y, X>) -> [f64; 3] {
-        match self.gate {
-            Some(_) => dispatch(self.activation, OfGated(absorb)),
-            None => dispatch(self.activation, absorb),
-        }
-    }
-
-    /// The gradients of the normalisation's input and parameters, for the gradient of the values of a whole map.
-    pub(crate) fn backward(&self, gradient: Elements<T>) -> Gradients<T> {
-        self.by_channels(gradient.into(), Before::Kept, &|| Box::new(|_, _| Vec::new())).0
-    }
-
-    /// The gradients of the normalisation's input and parameters, where the gradient of each plane of the values that [`Reading::fill`]
-    /// gave is computed by itself: by a [`Worker`], over `dx`, which holds what `before` says. What the workers return comes in the order
-    /// of the planes.
-    ///
-    /// The planes of a channel in a group are finished before those of the next, while they are in the cache: the sums that its
-    /// normalisation needs are over them alone. The sums are added up in the order of the samples, whatever thread computed them.
-    pub(crate) fn by_channels<'w>(
-        &self,
-        mut dx: Making<T>,
-        before: Before,
-        worker: &(dyn Fn() -> Worker<'w, T> + Sync),
-    ) -> (Gradients<T>, Vec<Vec<f64>>) {
-        let mut of_channels: Vec<Vec<(usize, Part<'_, T>)>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
-        for (index, dx) in dx.parts(self.plane()).into_iter().enumerate() {
-            of_channels[self.norm.slot(index)].push((index, dx));
-        }
-        let first = |work: &mut Worker<'w, T>, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
-            let gradient = plane.dx.open(wide, before);
-            let made = work(plane.index, gradient);
-            (self.absorb(plane.index, 0, gradient), made)
-        };
-        let last = |of_channel: Sums, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
-            let dx = plane.dx.open(wide, Before::Anything);
-            self.finish_pixels(plane.index, 0, of_channel, dx);
-            plane.dx.close(wide, Threads::One);
-        };
-        let few = channels_at_once(of_channels.len(), rayon::current_num_threads()) == of_channels.len();
-        let inside = if few { Threads::All } else { Threads::One };
-        let of_channels: Vec<(Sums, Vec<OfPlane>)> = of_channels
-            .into_par_iter()
-            .map_init(
-                || (worker(), Vec::new()),
-                |(work, wide), planes| {
-                    let planes = planes.into_iter();
-                    let mut planes: Vec<_> =
-                        planes.map(|(index, dx)| Plane { index, dx: dx.begin(Threads::One) }).collect();
-                    wide.resize_with(planes.len(), Vec::new);
-                    let made: Vec<OfPlane> = match inside {
-                        Threads::One => planes.iter_mut().zip(&mut *wide).map(|plane| first(work, plane)).collect(),
-                        Threads::All => planes.par_iter_mut().zip(&mut *wide).map_init(worker, first).collect(),
-                    };
-                    let mut of_channel = Sums::default();
-                    made.iter().for_each(|(sums, _)| of_channel += *sums);
-                    match inside {
-                        Threads::One => planes.iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
-                        Threads::All => planes.par_iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
-                    }
-                    (of_channel, made)
-                },
-            )
-            .collect();
-        let (of_channels, of_planes): (Vec<Sums>, Vec<Vec<OfPlane>>) = of_channels.into_iter().unzip();
-        let mut of_planes: Vec<_> = of_planes.into_iter().map(Vec::into_iter).collect();
-        let planes = 0..self.x.len() / self.plane();
-        let in_order = planes.filter_map(|index| of_planes[self.norm.slot(index)].next());
-        let (gates, made): (Vec<T>, Vec<Vec<f64>>) = in_order.map(|(sums, made)| (T::of(sums.gate), made)).unzip();
-        (self.norm.gradients(dx.made(), &of_channels, gates), made)
-    }
-
-    /// The gradients of the normalisation's input and parameters, from the gradient of the normalised values and the sums of each plane.
-    pub(crate) fn finish(&self, mut gradient: Elements<T>, sums: &[Sums]) -> Gradients<T> {
-        let of_channels = self.norm.over_samples(sums);
-        let (plane, of_plane) = (self.plane(), |index: usize| of_channels[self.norm.slot(index)]);
-        if let (Elements::Same(wide), true) = (&gradient, self.x.widens()) {
-            let mut dx = Making::like(self.x, wide.len());
-            dx.parts(plane).into_par_iter().zip(wide.par_chunks(plane)).enumerate().for_each(|(index, (dx, wide))| {
-                dx.begin(Threads::One).in_pieces(|at, dx| {
-                    dx.copy_from_slice(&wide[at..at + dx.len()]);
-                    self.finish_pixels(index, at, of_plane(index), dx);
-                });
-            });
-            gradient = dx.made();
-        } else {
-            gradient.target().chunks(plane).into_par_iter().enumerate().for_each(|(index, mut dx)| {
-                if !self.finish_stored(index, of_plane(index), &mut dx) {
-                    dx.replace(|at, dx| self.finish_pixels(index, at, of_plane(index), dx));
-                }
-            });
-        }
-        let gates = sums.iter().map(|sums| T::of(sums.gate)).collect();
-        self.norm.gradients(gradient, &of_channels, gates)
-    }
-
-    /// Turns the gradient of the normalised values into that of the normalisation's input, for the pixels of plane `index` from `start` on.
-    fn finish_pixels(&self, index: usize, start: usize, of_channel: Sums, dx: &mut [T]) {
-        let finish = Finish::new(&self.norm, index, of_channel);
-        match self.pixels(index, start, dx.len()) {
-            Source::Halves(Half::Bf16, x) => finish.in_float32().pixels(x, as_singles_mut(dx)),
-            x => x.in_pieces(|at, x| finish.pixels(x, &mut dx[at..at + x.len()])),
-        }
-    }
-
-    /// The same for a plane of bf16 whose gradient is bf16 as well. Returns whether it is that; otherwise nothing is done.
-    fn finish_stored(&self, index: usize, of_channel: Sums, dx: &mut Target<'_, T>) -> bool {
-        let (Source::Halves(Half::Bf16, x), Target::Halves(dx)) = (self.pixels(index, 0, self.plane()), dx) else {
-            return false;
-        };
-        let finish = Finish::new(&self.norm, index, of_channel).in_float32();
-        dx.replace_bf16(
-            x,
-            #[inline(always)]
-            |dx, x| finish.pixel(dx, x),
-        )
-    }
-}
-
-/// Turns the gradient of a channel's normalised values into that of the normalisation's input.
-#[derive(Clone, Copy)]
-struct Finish<T> {
-    scale: T,
-    mean: T,
-    inverse: T,
-    /// The means over the group of the gradient, and of the gradient times the value.
-    centre: T,
-    slope: T,
-}
-
-impl<T: Real> Finish<T> {
-    /// For a plane.
-    fn new(norm: &NormAct<T>, index: usize, of_channel: Sums) -> Self {
-        let PerChannel { scale, mean, inverse, .. } = norm.of_plane(index);
-        let (centre, slope) = norm.means(index, of_channel);
-        Self { scale, mean, inverse, centre, slope }
-    }
-
-    fn in_float32(self) -> Finish<f32> {
-        let Self { scale, mean, inverse, centre, slope } = self;
-        let [scale, mean, inverse, centre, slope] =
-            [scale, mean, inverse, centre, slope].map(|number| number.wide() as f32);
-        Finish { scale, mean, inverse, centre, slope }
-    }
-
-    #[inline(always)]
-    fn pixel(&self, dx: T, x: T) -> T {
-        self.scale * (dx - self.centre - (x - self.mean) * self.inverse * self.slope)
-    }
-
-    fn pixels<X: AsStored<T>>(&self, x: &[X], dx: &mut [T]) {
-        vectorised(
-            #[inline(always)]
-            || dx.iter_mut().zip(x).for_each(|(dx, x)| *dx = self.pixel(*dx, x.widened())),
-        );
-    }
-}
-
-/// How many of so many channels, counted in each group by itself, are computed at the same time where a gradient is finished channel by
-/// channel: one by each thread, or all where there are few for each thread.
-pub fn channels_at_once(channels: usize, threads: usize) -> usize {
-    const FEW: usize = 4;
-    if channels < FEW * threads { channels } else { threads }
-}
-
-/// Computes the gradient of the plane of an index into a slice, in buffers of its own, and returns sums over that plane. A box, so that
-/// [`Reading::by_channels`] is compiled once.
-pub(crate) type Worker<'a, T> = Box<dyn FnMut(usize, &mut [T]) -> Vec<f64> + 'a>;
-
-/// A plane of a gradient that is being computed.
-struct Plane<'a, T> {
-    index: usize,
-    dx: Target<'a, T>,
 }
 
 /// Normalises and activates pixels of a channel.
@@ -511,52 +319,5 @@ impl ForActivation for FillStored<'_> {
             #[inline(always)]
             |x| F::value(x * scale + shift),
         );
-    }
-}
-
-struct Absorb<'a, T, X> {
-    of: PerChannel<T>,
-    factor: T,
-    x: &'a [X],
-    gradient: &'a mut [T],
-    /// Of gate, gradient, and gradient times value, over the pixels before these.
-    sums: [f64; 3],
-}
-
-impl<T: Real, X: AsStored<T>> Absorb<'_, T, X> {
-    #[inline(always)]
-    fn absorb<F: Function, const GATED: bool>(self) -> [f64; 3] {
-        let Self { of: PerChannel { scale, shift, mean, inverse }, factor, x, gradient, sums } = self;
-        vectorised(
-            #[inline(always)]
-            || {
-                replace_and_sum(sums, x, gradient, X::widened, |x, gradient| {
-                    let z = x * scale + shift;
-                    let of_gate = if GATED { gradient * F::value(z) } else { T::of(0.0) };
-                    let gradient = if GATED { gradient * factor } else { gradient };
-                    let dz = gradient * F::derivative(z);
-                    (dz, [of_gate, dz, dz * (x - mean) * inverse])
-                })
-            },
-        )
-    }
-}
-
-impl<T: Real, X: AsStored<T>> ForActivation for Absorb<'_, T, X> {
-    type Output = [f64; 3];
-
-    fn run<F: Function>(self, _: F) -> [f64; 3] {
-        self.absorb::<F, false>()
-    }
-}
-
-/// An [`Absorb`] of a map with a gate.
-struct OfGated<'a, T, X>(Absorb<'a, T, X>);
-
-impl<T: Real, X: AsStored<T>> ForActivation for OfGated<'_, T, X> {
-    type Output = [f64; 3];
-
-    fn run<F: Function>(self, _: F) -> [f64; 3] {
-        self.0.absorb::<F, true>()
     }
 }
