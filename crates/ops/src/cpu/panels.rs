@@ -2,7 +2,7 @@
 //! AVX2 and fused multiply-adds.
 //!
 //! `gemm` reads, or packs, its factors for each product anew. Where a few rows of filters at a time are multiplied with the same pixels
-//! ([`crate::inverted_residual`]), it reads these pixels again for each few, in rows that lie a whole plane apart; as the sizes of
+//! ([`mod@crate::inverted_residual`]), it reads these pixels again for each few, in rows that lie a whole plane apart; as the sizes of
 //! planes are powers of two, the rows of a column then compete for the same lines of the cache. And its kernels have six rows, of which
 //! eight filters use two thirds.
 //!

@@ -33,7 +33,7 @@ pub(crate) trait SqueezeExcite: Backend {
     #[fusion(dtype = DType::F32, shape = [x[0], x[1]].into())]
     fn global_average_pool(x: FloatTensor<Self>) -> FloatTensor<Self>;
 
-    /// See [`scale`].
+    /// See [`channel_multiply`].
     #[fusion(dtype = x, shape = x)]
     fn channel_multiply(x: FloatTensor<Self>, gate: FloatTensor<Self>) -> FloatTensor<Self>;
 }
