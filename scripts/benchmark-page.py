@@ -237,40 +237,44 @@ def measured_in_rounds(rows, peers):
             f"{peer['software']['torch']}; commit {first['environment']['commit']}.*")
 
 
+def section_of_rounds(title, text, rows, peers):
+    return [f"### {title}", "", text, "", table(ROUNDS_HEAD, in_rounds(rows, peers), 3), "", measured_in_rounds(rows, peers), ""]
+
+
 def section_unet():
     classes = load(UNET_ROWS)["rows"][0]["configuration"]["classes"]
-    return ["### Segmentation", "",
-            f"`segmentation_models_pytorch` 0.5.0's same network with {classes} classes, trained with its Dice and PyTorch's cross-entropy: in both layouts, and compiled in "
-            f"{compiled(UNET_PEERS)}. The median of the rounds, in each of which one took turns with the other; memory the least that a process took.", "",
-            table(ROUNDS_HEAD, in_rounds(UNET_ROWS, UNET_PEERS), 3), "", measured_in_rounds(UNET_ROWS, UNET_PEERS), ""]
+    return section_of_rounds(
+        "Segmentation",
+        f"`segmentation_models_pytorch` 0.5.0's same network with {classes} classes, trained with its Dice and PyTorch's cross-entropy: in both layouts, and compiled in "
+        f"{compiled(UNET_PEERS)}. The median of the rounds, in each of which one took turns with the other; memory the least that a process took.", UNET_ROWS, UNET_PEERS)
 
 
 def section_more():
-    return ["### ResNet-50 and U-Net", "",
-            "In bf16 alone, in which both sides are faster, on the processor of the four networks above. Channels last, and compiled in "
-            f"{compiled(MORE_PEERS)}. Medians and memory as for segmentation.", "",
-            table(ROUNDS_HEAD, in_rounds(MORE_ROWS, MORE_PEERS), 3), "", measured_in_rounds(MORE_ROWS, MORE_PEERS), ""]
+    return section_of_rounds(
+        "ResNet-50 and U-Net",
+        "In bf16 alone, in which both sides are faster, on the processor of the four networks above. Channels last, and compiled in "
+        f"{compiled(MORE_PEERS)}. Medians and memory as for segmentation.", MORE_ROWS, MORE_PEERS)
 
 
 def section_zen4():
-    return ["### On Zen 4", "",
-            "The four networks on the processor before, whose instructions for bf16 do half as much in a cycle: Zen 4, with an earlier command. Channels last, eager and compiled. Medians "
-            "and memory as for segmentation.", "",
-            table(ROUNDS_HEAD, in_rounds(ZEN4_ROWS, ZEN4_PEERS), 3), "", measured_in_rounds(ZEN4_ROWS, ZEN4_PEERS), ""]
+    return section_of_rounds(
+        "On Zen 4",
+        "The four networks on the processor before, whose instructions for bf16 do half as much in a cycle: Zen 4, with an earlier command. Channels last, eager and compiled. Medians "
+        "and memory as for segmentation.", ZEN4_ROWS, ZEN4_PEERS)
 
 
 def section_with_amx():
-    return ["### With AMX", "",
-            "The same on a processor that multiplies tiles of bf16, as PyTorch's products do there too. Channels last, and compiled in "
-            f"{compiled(AMX_PEERS)}. ResNets and U-Net in bf16 alone, in which both sides are faster. Medians and memory as for segmentation.", "",
-            table(ROUNDS_HEAD, in_rounds(AMX_ROWS, AMX_PEERS), 3), "", measured_in_rounds(AMX_ROWS, AMX_PEERS), ""]
+    return section_of_rounds(
+        "With AMX",
+        "The same on a processor that multiplies tiles of bf16, as PyTorch's products do there too. Channels last, and compiled in "
+        f"{compiled(AMX_PEERS)}. ResNets and U-Net in bf16 alone, in which both sides are faster. Medians and memory as for segmentation.", AMX_ROWS, AMX_PEERS)
 
 
 def section_without_avx512():
-    return ["### Without AVX-512", "",
-            "The same on a processor with AVX2 alone, in float32: without instructions for bf16, PyTorch's three steps in it did not end in five minutes. The fastest of "
-            "eager and compiled, of U-Net in both layouts; medians and memory as for segmentation.", "",
-            table(ROUNDS_HEAD, in_rounds(AVX2_ROWS, AVX2_PEERS), 3), "", measured_in_rounds(AVX2_ROWS, AVX2_PEERS), ""]
+    return section_of_rounds(
+        "Without AVX-512",
+        "The same on a processor with AVX2 alone, in float32: without instructions for bf16, PyTorch's three steps in it did not end in five minutes. The fastest of "
+        "eager and compiled, of U-Net in both layouts; medians and memory as for segmentation.", AVX2_ROWS, AVX2_PEERS)
 
 
 def section_pytorch():

@@ -64,7 +64,6 @@ impl<'a, T: Stored> InputGradient<'a, T> {
             return turned.forward(dy, filters, dx);
         }
         let Some(filters) = self.factor() else { return };
-        let (plane, threads) = (shape.out_plane(), shape.threads());
         if shape.pointwise() {
             return shape.product(filters, dy, dx);
         }
@@ -73,32 +72,38 @@ impl<'a, T: Stored> InputGradient<'a, T> {
         {
             return self.spread(filters, dy, dx);
         }
-        let (mut tile, mut wide, mut made) = (Vec::new(), Vec::new(), Vec::new());
-        dx.write(&mut made, Before::Zeros, threads, |dx| {
-            shape.tiles(|first, rows, start, pixels| {
-                tile.resize(shape.fan() * pixels, T::of(0.0));
-                let of_pixels = dy.factor(plane, start..start + pixels, &mut wide, threads);
-                filters.multiply(&mut tile, pixels, Mode::Replace, of_pixels, threads);
-                shape.scatter(dx, first, rows, &tile, threads);
-            });
+        let threads = shape.threads();
+        dx.write(&mut Vec::new(), Before::Zeros, threads, |dx| {
+            self.over_tiles(filters, dy, |first, rows, tile| shape.scatter(dx, first, rows, tile, threads));
         });
     }
-}
 
-impl<T: Stored> InputGradient<'_, T> {
+    /// Calls `work` with the gradient of each tile of columns, its first row and how many there are.
+    fn over_tiles(
+        &self,
+        filters: factors::Filters<'_, T>,
+        dy: Source<'_, T>,
+        mut work: impl FnMut(usize, usize, &[T]),
+    ) {
+        let (shape, threads, mut tile, mut wide) = (&self.shape, self.shape.threads(), Vec::new(), Vec::new());
+        shape.tiles(|first, rows, start, pixels| {
+            tile.resize(shape.fan() * pixels, T::of(0.0));
+            let of_pixels = dy.factor(shape.out_plane(), start..start + pixels, &mut wide, threads);
+            filters.multiply(&mut tile, pixels, Mode::Replace, of_pixels, threads);
+            work(first, rows, &tile);
+        });
+    }
+
     /// The gradient of one sample, in a half format, where each pixel has one tap or none ([`Dense::spreads`]).
     fn spread(&self, filters: factors::Filters<'_, T>, dy: Source<'_, T>, dx: &mut Bits<'_>) {
         let Dense { height, width, stride, out: [_, columns], .. } = self.shape;
-        let (threads, half, mut tile, mut wide) = (self.shape.threads(), dx.half(), Vec::new(), Vec::new());
-        self.shape.tiles(|first, rows, start, pixels| {
-            tile.resize(self.shape.fan() * pixels, T::of(0.0));
-            let of_pixels = dy.factor(self.shape.out_plane(), start..start + pixels, &mut wide, threads);
-            filters.multiply(&mut tile, pixels, Mode::Replace, of_pixels, threads);
+        let (threads, half) = (self.shape.threads(), dx.half());
+        self.over_tiles(filters, dy, |first, rows, tile| {
             let [from, to] = [first, first + rows].map(|row| (row * stride).min(height) * width);
             dx.fill_columns(height * width, from..to, threads, |channel, dx| {
                 let mut bits = vec![0; columns];
-                let tile = tile[channel * pixels..][..pixels].chunks_exact(columns);
-                for (tile, dx) in tile.zip(dx.chunks_mut(stride * width)) {
+                let lines = tile.chunks_exact(columns).skip(channel * rows);
+                for (tile, dx) in lines.zip(dx.chunks_mut(stride * width)) {
                     round_over(half, tile, &mut bits, Threads::One);
                     dx[..width].iter_mut().step_by(stride).zip(&bits).for_each(|(dx, bits)| *dx = *bits);
                 }

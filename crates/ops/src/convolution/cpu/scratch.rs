@@ -129,8 +129,11 @@ impl Way {
             return bytes(self.product(shape)).max(self.gradients_of_pieces(shape));
         }
         let of_output = if self.widens() { self.written(shape) } else { 0 };
-        let made = if shape.pointwise() || shape.spreads() { 0 } else { shape.in_sample() };
-        let widened = if shape.pointwise() { 0 } else { made + of_output };
+        let widened = match shape.spreads() {
+            _ if shape.pointwise() => 0,
+            true => of_output,
+            false => shape.in_sample() + of_output,
+        };
         let made = match shape.turned() {
             Some(turned) => self.product(&turned),
             None if self.halves => self.at_once() * (shape.tile() + widened) + self.pieces(shape),

@@ -153,12 +153,10 @@ impl<T: Stored> Reading<'_, T> {
     }
 }
 
-/// Turns the gradient of a channel's normalised values into that of the normalisation's input.
+/// Turns the gradient of a plane's normalised values into that of the normalisation's input.
 #[derive(Clone, Copy)]
 struct Finish<T> {
-    scale: T,
-    mean: T,
-    inverse: T,
+    of: PerChannel<T>,
     /// The means over the group of the gradient, and of the gradient times the value.
     centre: T,
     slope: T,
@@ -167,21 +165,19 @@ struct Finish<T> {
 impl<T: Real> Finish<T> {
     /// For a plane.
     fn new(norm: &NormAct<T>, index: usize, of_channel: Sums) -> Self {
-        let PerChannel { scale, mean, inverse, .. } = norm.of_plane(index);
         let (centre, slope) = norm.means(index, of_channel);
-        Self { scale, mean, inverse, centre, slope }
+        Self { of: norm.of_plane(index), centre, slope }
     }
 
     fn in_float32(self) -> Finish<f32> {
-        let Self { scale, mean, inverse, centre, slope } = self;
-        let [scale, mean, inverse, centre, slope] =
-            [scale, mean, inverse, centre, slope].map(|number| number.wide() as f32);
-        Finish { scale, mean, inverse, centre, slope }
+        let [centre, slope] = [self.centre, self.slope].map(|number| number.wide() as f32);
+        Finish { of: self.of.in_float32(), centre, slope }
     }
 
     #[inline(always)]
     fn pixel(&self, dx: T, x: T) -> T {
-        self.scale * (dx - self.centre - (x - self.mean) * self.inverse * self.slope)
+        let PerChannel { scale, mean, inverse, .. } = self.of;
+        scale * (dx - self.centre - (x - mean) * inverse * self.slope)
     }
 
     fn pixels<X: AsStored<T>>(&self, x: &[X], dx: &mut [T]) {
