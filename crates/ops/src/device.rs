@@ -46,7 +46,7 @@ pub fn infers_samples_alone(device: &Device) -> bool {
 /// first: at least 1, at most as many as threads or images.
 pub fn inferred_apart(images: usize, [height, width]: [usize; 2], threads: usize) -> usize {
     /// Pixels of images for which it pays that a thread prepares the filters of all layers for itself, which takes memory for each thread,
-    /// too.
+    /// too, where they are not kept ([`crate::FilterCache`]).
     const PIXELS: usize = 1 << 14;
     let worth = images.saturating_mul(height).saturating_mul(width) / PIXELS;
     worth.min(threads).min(images).max(1)

@@ -59,6 +59,7 @@ pub use activation::Activation;
 pub use convolution::cpu::ConvScratch;
 pub use convolution::portions::{most_stretches, rows_at_once};
 pub use convolution::{Convolution, Places, conv, dense, depthwise, depthwise_kernel, transposed};
+pub use cpu::filter_cache::FilterCache;
 pub use cpu::gemm::{packing_bytes, small_product};
 pub use cpu::peak::{Peak, measured_peak};
 pub use cpu::{bf16_instructions, multiplies_bf16};

@@ -2,7 +2,7 @@
 //! over filters rounded to bf16, elsewhere over filters as they are.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData, bf16};
-use kindling_ops::{Places, conv, convolves_enlarged, dense_of_enlarged, multiplies_bf16};
+use kindling_ops::{FilterCache, Places, conv, convolves_enlarged, dense_of_enlarged, multiplies_bf16};
 use kindling_random::Purpose;
 use rand::RngExt;
 
@@ -331,5 +331,44 @@ fn the_bits_of_an_image_do_not_depend_on_its_batch() {
             let bytes: Vec<u8> = alone.iter().flat_map(|data| data.as_bytes().to_vec()).collect();
             assert!(whole.as_bytes() == bytes, "{case:?}, {threads} threads");
         }
+    }
+}
+
+/// Filters are packed for columns and for strips, and folded for enlarged maps; in the end they are changed, which Burn does in place.
+#[test]
+fn filters_that_are_kept_from_call_to_call_give_the_bits_of_those_that_are_packed_again() {
+    let device = Device::flex();
+    let tensor = |seed: u64, shape: [usize; 4]| {
+        let values = random(seed, shape.iter().product());
+        Tensor::<4>::from_data(TensorData::new(values, shape), &device)
+    };
+    let convolve = |case: &Case, x: &Tensor<4>, w: Tensor<4>| {
+        conv(x.clone(), w, kindling_ops::Convolution::Dense(case.places)).into_data()
+    };
+    let check = |what: String, mut w: Tensor<4>, call: &dyn Fn(Tensor<4>) -> TensorData| {
+        let changed = |w: Tensor<4>| w * 0.5 + 0.25;
+        let expected = [call(w.clone()), call(changed(w.clone()))];
+        let _filters = FilterCache::open();
+        for expected in expected {
+            for number in 0..3 {
+                assert!(call(w.clone()) == expected, "{what}, call {number}");
+            }
+            w = changed(w);
+        }
+    };
+    for case in [
+        Case::new([2, 40, 19, 23], 24, 1, 1),
+        Case::new([2, 20, 17, 15], 21, 3, 1),
+        Case::new([2, 20, 17, 19], 21, 3, 1),
+        Case::new([2, 20, 33, 39], 21, 3, 2),
+    ] {
+        let x = tensor(1, case.map).cast(FloatDType::BF16);
+        check(format!("{case:?}"), tensor(2, case.filters()), &|w| convolve(&case, &x, w));
+    }
+    for case in enlarged().into_iter().filter(|case| case.beside > 0) {
+        let [x, beside] = [case.map, case.shape_of_beside()].map(|shape| tensor(3, shape).cast(FloatDType::BF16));
+        check(format!("{case:?}"), tensor(4, case.whole().filters()), &|w| {
+            dense_of_enlarged(x.clone(), Some(beside.clone()), w).into_data()
+        });
     }
 }

@@ -59,7 +59,10 @@ fn in_parts(rows: Range<usize>, at_most: usize, ask: Ask<'_>) -> Result<Vec<Logi
     let parts: Vec<Range<usize>> = parts(rows, at_most).collect();
     match <[_; 1]>::try_from(parts) {
         Ok([all]) => ask(all),
-        Err(parts) => parts.into_par_iter().map(ask).collect::<Result<Vec<_>, _>>().map(|parts| parts.concat()),
+        Err(parts) => {
+            let answers: Vec<Vec<Logits>> = parts.into_par_iter().map(ask).collect::<Result<_, _>>()?;
+            Ok(answers.into_iter().flatten().collect())
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use kindling_memory::{has_pages, with_own_allocations};
+use kindling_ops::FilterCache;
 
 use crate::error::TrainError;
 use crate::fault::Phase;
@@ -24,6 +25,7 @@ pub struct Pieces<'a> {
     fit: Fit,
     /// Pieces begun.
     count: usize,
+    _filters: FilterCache,
     /// What it took to make them fit.
     pub recoveries: Vec<Recovery>,
 }
@@ -36,7 +38,7 @@ impl<'a> Pieces<'a> {
 
     /// As they have fitted before.
     pub fn fitting(inference: &'a Inference<'a>, fit: Fit) -> Self {
-        Self { inference, fit, count: 0, recoveries: Vec::new() }
+        Self { inference, fit, count: 0, _filters: FilterCache::open(), recoveries: Vec::new() }
     }
 
     /// How they fit by now.

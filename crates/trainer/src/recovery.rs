@@ -7,6 +7,7 @@ use std::time::Instant;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Device, Tensor};
 use kindling_memory::{Plan, capacity, forget_peak, observe, peak_since, with_own_allocations};
+use kindling_ops::FilterCache;
 
 use crate::error::TrainError;
 use crate::policy::{Decision, Happened, Policy};
@@ -218,6 +219,7 @@ pub(crate) fn describe(from: &Plan, to: &Plan) -> String {
 /// Gives back what a failed attempt has left on the device.
 pub fn make_room(device: &Device) {
     let cleaning = || {
+        FilterCache::give_back();
         let plain = device.clone().without_autodiff();
         let _ = plain.sync();
         observe(&plain);

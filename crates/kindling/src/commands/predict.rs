@@ -13,6 +13,7 @@ use burn::tensor::Device;
 use clap::ValueEnum;
 use kindling_data::{HostBatch, Opening, Part, Pictures, Preprocess, Scale, Task, images_in};
 use kindling_layers::Precision;
+use kindling_ops::FilterCache;
 use kindling_runs::RunDir;
 use kindling_trainer::{Inference, Ranks, Views, answer, predict};
 use kindling_zoo::weights::{self, Adapt};
@@ -115,6 +116,7 @@ impl Args {
 
     /// Of several processes each predicts a part of the files, and the first writes.
     fn run_on(&self, ranks: &Rc<Ranks>) -> Result<Done> {
+        let _filters = FilterCache::open();
         let Chosen { device, facts } = self.device.of_rank(ranks.group().local_rank()).open()?;
         if !ranks.is_alone() {
             Fingerprint::of_process(&facts.device).compare(ranks)?;

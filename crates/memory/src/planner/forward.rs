@@ -209,6 +209,17 @@ impl Pass<'_> {
         }
     }
 
+    /// Packed filters of the convolutions that do not train, which an evaluation keeps until it ends. Where filters train, a step takes more
+    /// than its evaluation.
+    pub(super) fn filters_of_evaluation(&self) -> u64 {
+        let is_frozen = |index: &usize| {
+            let node = &self.graph.nodes[*index];
+            node.frozen && matches!(node.kind, Kind::Dense { .. } | Kind::Pointwise)
+        };
+        let frozen = (0..self.graph.nodes.len()).filter(is_frozen).filter(|_| !self.on_cuda());
+        frozen.map(|index| self.convolution(index).packed() as u64).sum()
+    }
+
     /// Filters of a dense convolution that does not train, of which an evaluation prepares copies for the images that it computes beside
     /// others. Where the convolution trains, its step takes more than its evaluation.
     fn prepared_again(&self, index: usize) -> u64 {

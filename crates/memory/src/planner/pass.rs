@@ -46,8 +46,10 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     let earlier = sums_at_once(situation);
     (0..earlier).for_each(|_| ledger.add_all(Part::Gradients, update::gradients(graph)));
     let (passes, each) = situation.passes_at_once();
-    ledger.times(passes);
     let mut pass = Pass::new(graph, &each, ledger);
+    let filters = pass.filters_of_evaluation();
+    pass.ledger.add(Part::Workspace, filters);
+    pass.ledger.times(passes);
     let images = pass.make(pass.map_bytes(0));
     if situation.checkpointing == Checkpointing::None {
         pass.whole(images);
@@ -57,6 +59,7 @@ pub(super) fn micro_batch(graph: &Graph, situation: &Situation, ledger: &mut Led
     let made = pass.new_gradients;
     ledger.remove_all(Part::Gradients, made);
     ledger.times(1);
+    ledger.remove(Part::Workspace, filters);
     match earlier {
         0 => ledger.add_all(Part::Gradients, update::gradients(graph)),
         // They are added up to one.

@@ -20,7 +20,7 @@ use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Split, written};
 use crate::cpu::elements::AsStored;
 use crate::cpu::factors::{Filters, Part};
-use crate::cpu::gemm::{Matrix, Threads, apart};
+use crate::cpu::gemm::{Threads, apart};
 use crate::cpu::gemm_bf16::Right;
 use crate::cpu::lanes::{ROWS_SUMMED, mean_of_rows, sums_of_rows};
 use crate::cpu::making::{self, Making};
@@ -28,7 +28,7 @@ use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::pool::Pool;
 use crate::cpu::reserve;
-use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Elements, Source, Stored, Values, computed_in, contiguous, dims, tensor, values};
 
 impl InvertedResiduals for Flex {
     fn expanded_depthwise(
@@ -112,9 +112,9 @@ struct Expansion<'a, T> {
 }
 
 impl<'a, T: Stored> Expansion<'a, T> {
-    fn new(filters: &'a [T], then: Normed<T>, shape: &Shape) -> Self {
-        let filters = Matrix::of(filters, shape.depthwise.channels, shape.input);
-        Self { filters: Prepared::new(filters, shape.expansion()), then }
+    fn new(filters: &'a Values<T>, then: Normed<T>, shape: &Shape) -> Self {
+        let size = [shape.depthwise.channels, shape.input];
+        Self { filters: Prepared::new(filters, size, shape.expansion()), then }
     }
 }
 
@@ -126,9 +126,9 @@ struct Projection<'a, T> {
 }
 
 impl<'a, T: Stored> Projection<'a, T> {
-    fn new(filters: &'a [T], before: Normed<T>, shape: &Shape) -> Self {
-        let filters = Matrix::of(filters, shape.output, shape.depthwise.channels);
-        Self { before, filters: Prepared::new(filters, shape.projection()) }
+    fn new(filters: &'a Values<T>, before: Normed<T>, shape: &Shape) -> Self {
+        let size = [shape.output, shape.depthwise.channels];
+        Self { before, filters: Prepared::new(filters, size, shape.projection()) }
     }
 }
 

@@ -1,14 +1,17 @@
 //! The products of a block: its filters, and the middle of a band, as they are multiplied.
 
+use std::sync::Arc;
+
 use burn::tensor::DType;
 
 use super::bands::How;
 use super::normed::Normed;
 use crate::cpu::factors::{Filters, packed};
+use crate::cpu::filter_cache::packed_once;
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::panels;
-use crate::cpu::values::{Elements, Source, Stored};
+use crate::cpu::values::{Elements, Source, Stored, Values};
 
 /// Filters, prepared for the way they are multiplied.
 pub(super) enum Prepared<'a, T> {
@@ -16,15 +19,18 @@ pub(super) enum Prepared<'a, T> {
     /// For pixels in panels.
     Panels(panels::Filters),
     /// For pixels of bf16.
-    Halves(Left),
+    Halves(Arc<Left>),
 }
 
 impl<'a, T: Stored> Prepared<'a, T> {
-    pub(super) fn new(filters: Matrix<'a, T>, how: How) -> Self {
+    /// Of a matrix with so many rows and columns.
+    pub(super) fn new(filters: &'a Values<T>, [rows, columns]: [usize; 2], how: How) -> Self {
         match how {
-            How::Plain => Self::Plain(filters),
-            How::Panels => Self::Panels(panels::Filters::new(filters)),
-            How::Halves => Self::Halves(packed(filters)),
+            How::Plain => Self::Plain(Matrix::of(filters, rows, columns)),
+            How::Panels => Self::Panels(panels::Filters::new(Matrix::of(filters, rows, columns))),
+            How::Halves => Self::Halves(packed_once(filters, [rows, columns, 1], |filters| {
+                packed(Matrix::of(filters, rows, columns))
+            })),
         }
     }
 

@@ -8,6 +8,7 @@ use kindling_data::HostBatch;
 use kindling_layers::pass::{TrainingPass, normalisation_groups, training};
 use kindling_layers::trace::Trace;
 use kindling_layers::{Checkpointing, Precision};
+use kindling_ops::FilterCache;
 use kindling_runs::bench::{Configuration, What};
 use kindling_trainer::engine::{Fit, Pieces, upload};
 use kindling_trainer::{Inference, OptimizerConfig, TrainConfig};
@@ -60,6 +61,7 @@ pub(super) fn of<M: Benched + 'static>(
                 precision,
                 fit: Fit { size, own_allocations: false },
                 batches: Turns::new(configuration, M::HAS_MASKS),
+                _filters: FilterCache::open(),
             }))
         }
         What::Forward | What::Backward => {
@@ -172,11 +174,12 @@ struct Infer<M> {
     precision: Precision,
     fit: Fit,
     batches: Turns,
+    _filters: FilterCache,
 }
 
 impl<M: Benched> Workload for Infer<M> {
     fn step(&mut self, _look: &mut dyn FnMut()) -> Result<Step> {
-        let Self { network, device, precision, fit, batches } = self;
+        let Self { network, device, precision, fit, batches, .. } = self;
         let batch = batches.next();
         let inference = Inference::new(device, fit.size, *precision);
         let mut pieces = Pieces::fitting(&inference, *fit);

@@ -23,7 +23,7 @@ use crate::cpu::gemm::{IN_ONE_GO, Matrix, Threads};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
-use crate::cpu::values::{Elements, Source, Stored, Target};
+use crate::cpu::values::{Elements, Source, Stored, Target, Values};
 
 /// Pixels of one product of the gradient of 1x1 filters with factors of bf16.
 const PIXELS: usize = 8192;
@@ -250,7 +250,7 @@ impl Dense {
 }
 
 /// The output for a map `[batch, input, height, width]` and weights `[output, input, k, k]`.
-pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
+pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &Values<T>, shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = Making::like(x, shape.batch * of_sample);
     let filters = Filters::new(shape, weight, x.multiplies_halves());

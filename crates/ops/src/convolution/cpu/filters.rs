@@ -1,6 +1,7 @@
 //! The filters of a dense convolution in the form that its matrix products need, prepared once for all samples.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -8,32 +9,38 @@ use super::shape::Dense;
 use super::strips::Strips;
 use super::winograd::{self, Form};
 use crate::cpu::factors::{self, packed, taps};
+use crate::cpu::filter_cache::packed_once;
 use crate::cpu::gemm::Matrix;
 use crate::cpu::gemm_bf16::{Left, Taps};
 use crate::cpu::halves::SHARE;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
+use crate::cpu::values::Values;
 
 /// Prepared filters; see the module.
 pub(crate) enum Filters<'a, T: Clone> {
     /// A matrix with a row for each output channel.
     Rows(Cow<'a, [T]>),
     /// The same, rounded to bf16 and packed.
-    Packed(Left),
+    Packed(Arc<Left>),
     /// Rounded to bf16 and packed for [`super::strips`].
-    Taps(Taps),
+    Taps(Arc<Taps>),
     /// Transformed for [`winograd::forward`].
     Transformed(winograd::Filters<T>),
 }
 
 impl<'a, T: Real> Filters<'a, T> {
-    /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`. `halved` says whether its products have factors of bf16.
-    pub(crate) fn new(shape: &Dense, weight: &'a [T], halved: bool) -> Self {
+    /// Prepares `weight` `[output, input, k, k]` for the convolution `shape`, unless that was done before ([`packed_once`]). `halved` says
+    /// whether its products have factors of bf16.
+    pub(crate) fn new(shape: &Dense, weight: &'a Values<T>, halved: bool) -> Self {
         if halved {
-            return Self::halved(shape, weight);
+            return match Strips::of(shape) {
+                Some(_) => Self::Taps(packed_once(weight, taps_of(shape), |weight| taps(weight, taps_of(shape)))),
+                None => Self::Packed(packed_once(weight, taps_of(shape), |weight| packed(matrix(shape, weight)))),
+            };
         }
         if !winograd::serves(shape, halved) {
-            return Self::Rows(weight.into());
+            return Self::Rows((**weight).into());
         }
         reserve(size(shape, halved), T::DTYPE);
         Self::Transformed(winograd::Filters::new(Form::of(shape), weight, shape.output, shape.input))
@@ -49,27 +56,30 @@ impl<'a, T: Real> Filters<'a, T> {
         }
         let turned = turn(weight, shape.output, shape.input, shape.kernel * shape.kernel);
         match halved {
-            true => Self::halved(of_gradient, &turned),
+            true if Strips::of(of_gradient).is_some() => Self::Taps(Arc::new(taps(&turned, taps_of(of_gradient)))),
+            true => Self::Packed(Arc::new(packed(matrix(of_gradient, &turned)))),
             false => Self::Rows(turned.into()),
-        }
-    }
-
-    /// Prepares `weight` `[output, input, k, k]` for products with factors of bf16.
-    fn halved(shape: &Dense, weight: &[T]) -> Self {
-        match Strips::of(shape) {
-            Some(_) => Self::Taps(taps(weight, [shape.output, shape.input, shape.kernel * shape.kernel])),
-            None => Self::Packed(packed(Matrix::of(weight, shape.output, shape.fan()))),
         }
     }
 
     /// The left factor of products, with a row for each of so many output channels; `None` if the filters are prepared otherwise.
     pub(crate) fn factor(&self, shape: &Dense) -> Option<factors::Filters<'_, T>> {
         match self {
-            Self::Rows(rows) => Some(factors::Filters::Plain(Matrix::of(rows, shape.output, shape.fan()))),
+            Self::Rows(rows) => Some(factors::Filters::Plain(matrix(shape, rows))),
             Self::Packed(left) => Some(factors::Filters::Packed(left)),
             Self::Taps(_) | Self::Transformed(_) => None,
         }
     }
+}
+
+/// The numbers of output channels, input channels and taps.
+fn taps_of(shape: &Dense) -> [usize; 3] {
+    [shape.output, shape.input, shape.kernel * shape.kernel]
+}
+
+/// Filters as a matrix with a row for each output channel.
+fn matrix<'a, T: Real>(shape: &Dense, weight: &'a [T]) -> Matrix<'a, T> {
+    Matrix::of(weight, shape.output, shape.fan())
 }
 
 /// Bytes of filters that are rounded to bf16 and packed.

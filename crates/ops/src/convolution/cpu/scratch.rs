@@ -70,6 +70,12 @@ impl ConvScratch {
         self.way().prepared()
     }
 
+    /// Bytes of these that a [`crate::FilterCache`] keeps.
+    pub fn packed(&self) -> usize {
+        let way = self.way();
+        way.packed(&way.shape)
+    }
+
     /// Whether the gradient of a normalised map, which needs sums over all samples, waits for them in float32 though the map is of a half
     /// format. Where maps are multiplied as they are stored, it waits in their format.
     pub fn waits_in_float32(&self) -> bool {

@@ -25,10 +25,10 @@ use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::lanes::{ROWS_SUMMED, mean_of_rows, sums_of_rows};
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
-use crate::cpu::values::{Before, Elements, Source, Stored, Target};
+use crate::cpu::values::{Before, Elements, Source, Stored, Target, Values};
 
 /// Computes the output.
-pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Shape) -> Elements<T> {
+pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape: &Shape) -> Elements<T> {
     match shape {
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
         Shape::Dense(dense) => dense_forward(reading, weight, dense),
@@ -99,7 +99,7 @@ fn depthwise_backward<T: Stored>(
     (gradients, depthwise::in_order(of_filters.iter(), geometry))
 }
 
-fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &[T], shape: &Dense) -> Elements<T> {
+fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = Making::like(reading.x, shape.batch * of_sample);
     let threads = shape.threads();

@@ -4,6 +4,8 @@ mod fold;
 mod scratch;
 mod strips;
 
+use std::sync::Arc;
+
 use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
@@ -12,11 +14,12 @@ use crate::convolution::cpu::samples::{over_samples, sum_over_samples};
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::{dense, input_gradient};
 use crate::cpu::factors;
+use crate::cpu::filter_cache::packed_once;
 use crate::cpu::gemm::Threads;
 use crate::cpu::gemm_bf16::Taps;
 use crate::cpu::making::Making;
 use crate::cpu::reserve;
-use crate::cpu::values::{Contiguous, Elements, Source, Target, contiguous, dims, tensor, values};
+use crate::cpu::values::{Contiguous, Elements, Source, Target, Values, contiguous, dims, tensor, values};
 use crate::graph::Gradient;
 use fold::{FOLDED, QUARTERS};
 use strips::Strips;
@@ -87,10 +90,12 @@ impl Shape {
         self.of_map_beside().threads()
     }
 
-    /// The folded filters of each quarter of the output, packed.
-    fn filters(&self, weight: &[f32]) -> Vec<Taps> {
-        let of = |quarter| factors::taps(&self.of_quarter(weight, quarter), [self.output, 2, self.pairs_of_quarter()]);
-        (0..QUARTERS).map(of).collect()
+    /// The folded filters of each quarter of the output, packed, unless that was done before.
+    fn filters(&self, weight: &Values<f32>) -> Arc<Vec<Taps>> {
+        packed_once(weight, [self.output, self.channels, self.beside], |weight| {
+            let size = [self.output, 2, self.pairs_of_quarter()];
+            (0..QUARTERS).map(|quarter| factors::taps(&self.of_quarter(weight, quarter), size)).collect()
+        })
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::convolution::cpu::{dense, input_gradient};
-    use crate::cpu::values::Elements;
+    use crate::cpu::values::{Elements, Values};
 
     fn shape(input: usize, output: usize, kernel: usize, stride: usize) -> Dense {
         Dense {
@@ -193,7 +193,7 @@ mod tests {
             Elements::Same(values) => values,
             Elements::Halves(..) => panic!("maps of a whole format stay in it"),
         };
-        let y = map(dense::forward(Source::Same(&x), &weight, shape));
+        let y = map(dense::forward(Source::Same(&x), &Values::Made(weight.clone()), shape));
         let dx = map(input_gradient::backward_input(Source::Same(&dy), &weight, shape));
         let dw = dense::backward_weight(Source::Same(&x), Source::Same(&dy), shape);
         [y, dx, dw].map(|values| values.into_iter().map(Real::wide).collect())
