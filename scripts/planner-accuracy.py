@@ -171,7 +171,7 @@ def drawn(kindling: str, count: int, seed: int) -> list[dict]:
              "precision": draw.choice(["f32", "f32", "f16", "bf16"]), "optimizer": draw.choice(["adamw", "sgd"]),
              "channels": draw.choice([1, 3]), "classes": draw.choice([2, 5, 20]), "ema": draw.random() < 0.25,
              "freeze": draw.choice(["none", "none", "none", "backbone"]), "source": draw.choice([64, 64, 512, 1500]),
-             "checkpoints": draw.choice([0, 1])} for _ in range(count)]
+             "checkpoints": draw.choice([0, 1]), "groups": 1} for _ in range(count)]
     # The cheapest first, so that a comparison that is cut short has seen most.
     return sorted(found, key=lambda case: macs[case["model"]] * case["size"] ** 2 * case["batch"])
 
