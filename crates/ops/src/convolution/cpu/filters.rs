@@ -34,10 +34,7 @@ impl<'a, T: Real> Filters<'a, T> {
     /// whether its products have factors of bf16.
     pub(crate) fn new(shape: &Dense, weight: &'a Values<T>, halved: bool) -> Self {
         if halved {
-            return match Strips::of(shape) {
-                Some(_) => Self::Taps(packed_once(weight, taps_of(shape), |weight| taps(weight, taps_of(shape)))),
-                None => Self::Packed(packed_once(weight, taps_of(shape), |weight| packed(matrix(shape, weight)))),
-            };
+            return Self::halved(shape, weight);
         }
         if !winograd::serves(shape, halved) {
             return Self::Rows((**weight).into());
@@ -56,9 +53,17 @@ impl<'a, T: Real> Filters<'a, T> {
         }
         let turned = turn(weight, shape.output, shape.input, shape.kernel * shape.kernel);
         match halved {
-            true if Strips::of(of_gradient).is_some() => Self::Taps(Arc::new(taps(&turned, taps_of(of_gradient)))),
-            true => Self::Packed(Arc::new(packed(matrix(of_gradient, &turned)))),
+            true => Self::halved(of_gradient, &Values::Made(turned)),
             false => Self::Rows(turned.into()),
+        }
+    }
+
+    /// Prepares `weight` `[output, input, k, k]` for products with factors of bf16.
+    fn halved(shape: &Dense, weight: &Values<T>) -> Self {
+        let size = [shape.output, shape.input, shape.kernel * shape.kernel];
+        match Strips::of(shape) {
+            Some(_) => Self::Taps(packed_once(weight, size, |weight| taps(weight, size))),
+            None => Self::Packed(packed_once(weight, size, |weight| packed(matrix(shape, weight)))),
         }
     }
 
@@ -70,11 +75,6 @@ impl<'a, T: Real> Filters<'a, T> {
             Self::Taps(_) | Self::Transformed(_) => None,
         }
     }
-}
-
-/// The numbers of output channels, input channels and taps.
-fn taps_of(shape: &Dense) -> [usize; 3] {
-    [shape.output, shape.input, shape.kernel * shape.kernel]
 }
 
 /// Filters as a matrix with a row for each output channel.
