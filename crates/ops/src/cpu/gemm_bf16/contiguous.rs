@@ -20,17 +20,24 @@ pub(crate) const INNER: usize = 1024;
 const TURNED: usize = 2 * VECTORS * LANES;
 /// Lines that a block of the turned rows takes.
 const OF_TURNED: usize = TURNED / LANES * INNER / 2;
+/// The most numbers of a product that stay in the second-level cache with the block of a factor: 512 KiB.
+const STAYS: usize = 1 << 17;
 /// Lines of the scratch.
 pub(super) const SCRATCH: usize = OF_TURNED + ROWS * INNER / (2 * PAIRS);
 
-/// Whether the product of so many rows with so many columns takes less time if the columns are turned and not the rows. Turning a register
-/// takes the time of three multiplications, and where there is only one for each pair that lies, a quarter more is read than is multiplied.
-pub(super) fn turns_columns(rows: usize, columns: usize) -> bool {
-    let time = |turned: usize, lying: usize| {
+/// Whether the product of so many rows with so many columns takes less time if the columns are turned and not the rows, in quarters of the
+/// time of a multiplication. Turning a register takes the time of three, and where there is only one for each pair that lies, a quarter more
+/// is read than is multiplied. Turned rows are written as halves of lines of the cache; where the product does not stay in it, a register
+/// then waits for as long as 46 multiplications for each row that lies (measured).
+pub(super) fn turns_columns(rows: usize, columns: usize, inner: usize) -> bool {
+    let pairs = inner.min(INNER).div_ceil(2);
+    let wait = if rows.saturating_mul(columns) > STAYS { 4 * 46 } else { 0 };
+    let time = |turned: usize, lying: usize, put: usize| {
         let (registers, lying) = (turned.div_ceil(LANES), lying.next_multiple_of(ROWS));
-        4 * registers * (lying + 3) + if registers == 1 { lying } else { 0 }
+        let multiplied = 4 * registers * (lying + 3) + if registers == 1 { lying } else { 0 };
+        multiplied * pairs + put * registers * lying
     };
-    time(columns, rows) < time(rows, columns)
+    time(columns, rows, 0) < time(rows, columns, wait)
 }
 
 /// The product divided among tasks, as ranges of turned rows and of those that lie: the turned ones are if there are enough, because every

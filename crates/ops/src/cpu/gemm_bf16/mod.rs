@@ -167,7 +167,7 @@ fn multiply_with<A: Factor, B: Factor>(
     assert!(available(), "the processor multiplies numbers of bf16");
     let tasks = at_once([rows, inner, columns], SMALL, threads);
     let turned = !match instruction {
-        Instruction::OfRegisters => turns_columns(rows, columns),
+        Instruction::OfRegisters => turns_columns(rows, columns, inner),
         Instruction::OfTiles => amx::turns_columns(rows, columns, inner),
     };
     let place = Place { target: written, turned, add: mode == Mode::Add };

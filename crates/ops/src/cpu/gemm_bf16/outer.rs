@@ -408,17 +408,18 @@ impl Tile {
         // A copy, so that they need no place in memory before.
         let made = sums;
         let Written { to, stride, add } = self.written;
-        for vector in (0..V).step_by(2) {
-            let (place, mask) = ((LANES * vector) as isize, lowest(self.columns - LANES * vector));
-            // SAFETY: the rows and the columns that the mask leaves lie in the tile.
-            unsafe {
-                if vector + 1 < V {
-                    let both = made.iter().take(self.rows).map(|sums| [sums[vector], sums[vector + 1]]);
-                    to.put_both(place, stride, both, mask, add);
-                } else {
-                    let of_vector = made.iter().take(self.rows).map(|sums| sums[vector]);
-                    to.put(place, stride, of_vector, mask as __mmask16, add);
-                }
+        let (first, mask) = (made.iter().take(self.rows), lowest(self.columns));
+        // SAFETY: the rows and the columns that the masks leave lie in the tile.
+        unsafe {
+            // Registers are named, not counted, since those that are counted are written to memory before.
+            if V > 1 {
+                to.put_both(0, stride, first.map(|sums| [sums[0], sums[1]]), mask, add);
+            } else {
+                to.put(0, stride, first.map(|sums| sums[0]), mask as __mmask16, add);
+            }
+            if V > 2 {
+                let mask = lowest(self.columns - 2 * LANES) as __mmask16;
+                to.put(2 * LANES as isize, stride, made.iter().take(self.rows).map(|sums| sums[2]), mask, add);
             }
         }
     }
