@@ -6,10 +6,10 @@ use rayon::prelude::*;
 
 use super::SumOfTwo;
 use crate::cpu::gemm::Threads;
-use crate::cpu::halves::SHARE;
+use crate::cpu::halves::{Half, SHARE};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
-use crate::cpu::values::{Elements, computed_in, contiguous, dims, tensor};
+use crate::cpu::values::{Elements, Source, Target, computed_in, contiguous, dims, tensor};
 
 impl SumOfTwo for Flex {
     /// In the place of the first, if nobody else refers to it.
@@ -20,8 +20,15 @@ impl SumOfTwo for Flex {
             let other = other.source::<T>();
             let mut sum = Making::from(Elements::<T>::of(one));
             sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
-                sum.begin(Threads::One).replace(|at, sum| {
-                    let numbers = index * SHARE + at..index * SHARE + at + sum.len();
+                let mut sum = sum.begin(Threads::One);
+                let share = index * SHARE..other.len().min((index + 1) * SHARE);
+                if let (Source::Halves(Half::Bf16, other), Target::Halves(sum)) = (other.part(share.clone()), &mut sum)
+                    && sum.replace_bf16(other, #[inline(always)] |one, other| one + other)
+                {
+                    return;
+                }
+                sum.replace(|at, sum| {
+                    let numbers = share.start + at..share.start + at + sum.len();
                     other.part(numbers).in_pieces(|from, other| {
                         vectorised(
                             #[inline(always)]

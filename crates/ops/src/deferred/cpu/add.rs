@@ -97,9 +97,19 @@ pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements
     const SHARE: usize = 1 << 15;
     let mut sum = Making::like(y, dy.len());
     sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
-        let sum = sum.begin(Threads::One);
+        let mut sum = sum.begin(Threads::One);
+        let share = index * SHARE..dy.len().min((index + 1) * SHARE);
+        if let (Source::Halves(Half::Bf16, y), Source::Halves(Half::Bf16, dy), Target::Halves(sum)) =
+            (y.part(share.clone()), dy.part(share.clone()), &mut sum)
+        {
+            return sum.write_of_two(
+                [y, dy],
+                #[inline(always)]
+                |y, dy| if y > 0.0 { dy } else { 0.0 },
+            );
+        }
         sum.in_pieces(|at, sum| {
-            let pixels = index * SHARE + at..index * SHARE + at + sum.len();
+            let pixels = share.start + at..share.start + at + sum.len();
             y.part(pixels.clone()).in_pieces_with(dy.part(pixels), |from, y, dy| {
                 vectorised(
                     #[inline(always)]

@@ -47,6 +47,18 @@ impl<T: Stored> Reading<'_, T> {
         self.by_channels(gradient.into(), Before::Kept, &|| Box::new(|_, _| Vec::new())).0
     }
 
+    /// The same for a gradient that somebody else needs as it is.
+    pub(crate) fn backward_apart(&self, gradient: Source<'_, T>) -> Gradients<T> {
+        let dx = Making::like(gradient, gradient.len());
+        let copied = || -> Worker<'_, T> {
+            Box::new(|index, dx| {
+                gradient.chunk(index, self.plane()).copy_to(dx, Threads::One);
+                Vec::new()
+            })
+        };
+        self.by_channels(dx, Before::Anything, &copied).0
+    }
+
     /// The gradients of the normalisation's input and parameters, where the gradient of each plane of the values that [`Reading::fill`]
     /// gave is computed by itself: by a [`Worker`], over `dx`, which holds what `before` says. What the workers return comes in the order
     /// of the planes.

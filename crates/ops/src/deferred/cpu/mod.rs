@@ -109,8 +109,14 @@ impl DeferredGradients for Flex {
     fn apply_backward(map: DeferredMap<Self>, dy: FlexTensor, wanted: Wanted) -> OfMap<Self> {
         reserve_unless_free(&dy);
         computed_in!(T = map.dtype(); {
-            let dy = Elements::<T>::of(dy);
-            map.gradients(map.read(|reading| reading.backward(dy)), wanted)
+            let made = if dy.is_unique() {
+                let dy = Elements::<T>::of(dy);
+                map.read(|reading| reading.backward(dy))
+            } else {
+                let dy = contiguous(&dy);
+                map.read(|reading| reading.backward_apart(dy.source::<T>()))
+            };
+            map.gradients(made, wanted)
         })
     }
 
