@@ -263,3 +263,46 @@ impl<T: Real, X: AsStored<T>> ForActivation for OfGated<'_, T, X> {
         self.0.absorb::<F, true>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activation::Activation;
+    use crate::cpu::bits::round_over;
+
+    /// Of two samples in groups of their own, with and without an activation, in float32 and in both half formats.
+    #[test]
+    fn a_gradient_that_somebody_else_needs_gives_the_bits_of_one_that_is_replaced_and_stays_as_it_is() {
+        let shape = [2, 3, 5, 70];
+        let count = shape.iter().product();
+        let numbers = |step: usize| (0..count).map(|at| (at * step % 101) as f32 / 50.0 - 1.0).collect();
+        let (x, dy): (Vec<f32>, Vec<f32>) = (numbers(37), numbers(23));
+        let stored = |numbers: &[f32], half: Option<Half>| -> Elements<f32> {
+            let Some(half) = half else { return Elements::Same(numbers.to_vec()) };
+            let mut bits = vec![0; numbers.len()];
+            round_over(half, numbers, &mut bits, Threads::One);
+            Elements::Halves(half, bits)
+        };
+        let bits = |elements: &Elements<f32>| -> Vec<u32> {
+            match elements.source() {
+                Source::Same(numbers) => numbers.iter().map(|number| number.to_bits()).collect(),
+                Source::Halves(_, bits) => bits.iter().map(|bits| u32::from(*bits)).collect(),
+            }
+        };
+        let statistics = [0.1, -0.2, 0.3, 0.0, 0.4, -0.1, 0.9, 1.1, 0.3, 0.7, 1.2, 0.2];
+        for half in [None, Some(Half::Bf16), Some(Half::F16)] {
+            for activation in [Activation::Identity, Activation::Relu] {
+                let (x, dy) = (stored(&x, half), stored(&dy, half));
+                let norm = NormAct::new(shape, &[1.0, 0.5, -2.0], &[0.0, 1.0, 0.1], &statistics, &[1, 1], 1e-5);
+                let reading = Reading { x: x.source(), norm, activation, gate: None };
+                let before = bits(&dy);
+                let apart = reading.backward_apart(dy.source());
+                assert_eq!(bits(&dy), before, "{half:?} {activation:?}");
+                let replaced = reading.backward(dy);
+                assert_ne!(bits(&replaced.x), before, "{half:?} {activation:?}");
+                assert_eq!(bits(&apart.x), bits(&replaced.x), "{half:?} {activation:?}");
+                assert_eq!((apart.weight, apart.bias), (replaced.weight, replaced.bias), "{half:?} {activation:?}");
+            }
+        }
+    }
+}
