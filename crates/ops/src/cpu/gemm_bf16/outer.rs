@@ -244,10 +244,8 @@ fn of_panel(range: &Range<usize>, panel: usize) -> (usize, usize) {
     (start, (range.end - start).min(LANES))
 }
 
-/// Packs a factor of `count` lines for registers. Panels follow each other without gaps, and a panel is written as a whole: eight rows for
-/// each of its pairs.
-///
-/// Packs panels of eight rows into all of these lines, many on all threads.
+/// Packs a factor for registers into all of these lines, many panels on all threads. Panels follow each other without gaps, and each is
+/// written as a whole: eight rows for each of its pairs.
 ///
 /// # Safety
 /// As for [`Left::pack`], with as many lines as [`lines`] counts.
