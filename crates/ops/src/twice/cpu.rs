@@ -21,15 +21,14 @@ impl SumOfTwo for Flex {
             let mut sum = Making::from(Elements::<T>::of(one));
             sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
                 let mut sum = sum.begin(Threads::One);
-                let share = index * SHARE..other.len().min((index + 1) * SHARE);
-                if let (Source::Halves(Half::Bf16, other), Target::Halves(sum)) = (other.part(share.clone()), &mut sum)
+                let other = other.part(index * SHARE..other.len().min((index + 1) * SHARE));
+                if let (Source::Halves(Half::Bf16, other), Target::Halves(sum)) = (other, &mut sum)
                     && sum.replace_bf16(other, #[inline(always)] |one, other| one + other)
                 {
                     return;
                 }
                 sum.replace(|at, sum| {
-                    let numbers = share.start + at..share.start + at + sum.len();
-                    other.part(numbers).in_pieces(|from, other| {
+                    other.part(at..at + sum.len()).in_pieces(|from, other| {
                         vectorised(
                             #[inline(always)]
                             || sum[from..].iter_mut().zip(other).for_each(|(sum, other)| *sum += *other),

@@ -6,7 +6,7 @@ use super::reading::Reading;
 use crate::activation::Activation;
 use crate::activation::cpu::{ForActivation, Function, Relu, dispatch};
 use crate::cpu::gemm::Threads;
-use crate::cpu::halves::Half;
+use crate::cpu::halves::{Half, SHARE};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
@@ -94,13 +94,12 @@ impl<T: Real> ForActivation for Add<'_, T> {
 
 /// The gradient of a sum that a ReLU follows, from the output `y` and its gradient.
 pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements<T> {
-    const SHARE: usize = 1 << 15;
     let mut sum = Making::like(y, dy.len());
     sum.parts(SHARE).into_par_iter().enumerate().for_each(|(index, sum)| {
         let mut sum = sum.begin(Threads::One);
         let share = index * SHARE..dy.len().min((index + 1) * SHARE);
-        if let (Source::Halves(Half::Bf16, y), Source::Halves(Half::Bf16, dy), Target::Halves(sum)) =
-            (y.part(share.clone()), dy.part(share.clone()), &mut sum)
+        let (y, dy) = (y.part(share.clone()), dy.part(share));
+        if let (Source::Halves(Half::Bf16, y), Source::Halves(Half::Bf16, dy), Target::Halves(sum)) = (y, dy, &mut sum)
         {
             return sum.write_of_two(
                 [y, dy],
@@ -109,7 +108,7 @@ pub(crate) fn of_sum<T: Stored>(y: Source<'_, T>, dy: Source<'_, T>) -> Elements
             );
         }
         sum.in_pieces(|at, sum| {
-            let pixels = share.start + at..share.start + at + sum.len();
+            let pixels = at..at + sum.len();
             y.part(pixels.clone()).in_pieces_with(dy.part(pixels), |from, y, dy| {
                 vectorised(
                     #[inline(always)]
