@@ -128,13 +128,11 @@ impl Conv2d {
         precision::assert_fits(&self.weight.val(), x.tensor());
         match x.0 {
             Content::Deferred(map) if own => {
-                self.reserve(&map.x, 1);
-                let convolution = self.convolution(map.x.dims());
+                let convolution = self.reserved(&map.x);
                 map.convolved(self.weight.val(), convolution)
             }
             Content::Whole(x) if own && ops::serves(&x) && (ops::on_cpu(&x) || !self.has_one_place(&x)) => {
-                self.reserve(&x, 1);
-                let convolution = self.convolution(x.dims());
+                let convolution = self.reserved(&x);
                 ops::conv(x, self.weight.val(), convolution)
             }
             other => {
@@ -198,8 +196,10 @@ impl Conv2d {
         module::conv2d(x, weight, bias, ConvOptions::new([self.stride; 2], padding, [self.dilation; 2], groups))
     }
 
-    fn convolution(&self, x: [usize; 4]) -> Convolution {
-        let places = self.places(x);
+    /// The convolution of a map, for whose output memory is reserved.
+    pub(crate) fn reserved(&self, x: &Tensor<4>) -> Convolution {
+        self.reserve(x, 1);
+        let places = self.places(x.dims());
         if self.depthwise { Convolution::Depthwise(places) } else { Convolution::Dense(places) }
     }
 

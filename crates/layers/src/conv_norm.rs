@@ -8,7 +8,7 @@ use crate::conv2d::{Conv2d, Conv2dConfig};
 use crate::map::{Content, Map};
 use crate::trace::{Describe, Trace, Value};
 use crate::{pass, precision};
-use kindling_ops::{self as ops, Activation, NormedConvolution};
+use kindling_ops::{self as ops, Activation, Deferred, NormedConvolution, normed_convolution, supports_residual_add};
 
 /// Configuration of a [`ConvNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -78,6 +78,23 @@ impl ConvNorm {
         precision::assert_fits(&self.conv.weight.val(), x);
         precision::assert_fits(&self.norm.weight.val(), x);
         self.norm.after(self.conv.weight.val(), self.activation)
+    }
+
+    /// The activation of the operation that infers this layer as the last of a block whose own one, after the sum with a shortcut if there is
+    /// one, is given. `None` if there is no such operation.
+    pub(crate) fn activation_at_end(&self, has_shortcut: bool, of_block: Activation) -> Option<Activation> {
+        match (self.activation, of_block) {
+            (Activation::Identity, of_block) if has_shortcut && supports_residual_add(of_block) => Some(of_block),
+            (own, Activation::Identity) if !has_shortcut => Some(own),
+            _ => None,
+        }
+    }
+
+    /// The layer as the last of a block, in inference on the CPU.
+    pub(crate) fn infer_to_end(&self, x: Deferred, shortcut: Option<Tensor<4>>, activation: Activation) -> Tensor<4> {
+        let layer = NormedConvolution { activation, ..self.inferred(&x.x) };
+        let convolution = self.conv.reserved(&x.x);
+        normed_convolution(x, layer, convolution, shortcut)
     }
 
     /// Normalisation and activation of the convolution's output: the rest of [`ConvNorm::pass`] in training.

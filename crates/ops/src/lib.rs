@@ -11,6 +11,7 @@
 //! - `deferred`: operations that read a map through its normalisation: the map itself, convolutions, global average and max pooling,
 //!   residual additions.
 //! - `enlarged`: convolutions of maps whose pixels become squares of four, on the CPU.
+//! - `normed_convolution`: the last convolution of a block with its normalisation, shortcut and activation, in inference on the CPU.
 //! - `inverted_residual`: blocks of expansion, depthwise convolution and projection in inference on the CPU, without the maps between.
 //! - `pixel_sums`: sums over the pixels of an image and their gradients, of which losses of segmentation are made.
 //! - `softmax`: the probabilities of the classes of each pixel, on the CPU and without gradients.
@@ -21,7 +22,7 @@
 //!
 //! They share `cpu` (number types, vector loops, matrix products, what the processor reaches), `cube` (memory layouts of maps, how
 //! kernels read them), `graph` (gradients on Burn's graph), `device` (which tensors are supported) and [`reserve`] (memory is requested
-//! before it is allocated). A module uses only those after it in this order: inverted_residual; deferred, enlarged, squeeze_excite, optimizer;
+//! before it is allocated). A module uses only those after it in this order: inverted_residual; normed_convolution; deferred, enlarged, squeeze_excite, optimizer;
 //! convolution, statistics, pixel_sums, resize, softmax, sum, twice; activation; the shared modules.
 //!
 //! `device_vector` has the addresses of vectors on an NVIDIA GPU, for libraries beside CubeCL.
@@ -44,6 +45,7 @@ mod device_vector;
 mod enlarged;
 mod graph;
 mod inverted_residual;
+mod normed_convolution;
 mod optimizer;
 mod pixel_sums;
 pub mod reserve;
@@ -71,9 +73,8 @@ pub use device::{
 #[cfg(feature = "cuda")]
 pub use device_vector::DeviceVector;
 pub use enlarged::{EnlargedScratch, convolves_enlarged, dense_of_enlarged, enlarges};
-pub use inverted_residual::{
-    InvertedResidualShape, NormedConvolution, expanded_depthwise, infers_inverted_residuals, inverted_residual,
-};
+pub use inverted_residual::{InvertedResidualShape, expanded_depthwise, infers_inverted_residuals, inverted_residual};
+pub use normed_convolution::{NormedConvolution, infers_normed_convolutions, normed_convolution};
 pub use optimizer::{AdamWStep, AdamWTensors, adamw, adamw_serves, first_numbers, lerp, squared_norm};
 pub use pixel_sums::{PIXEL_SUMS, pixel_sums, sums_pixels};
 pub use resize::{Interpolation, resize};

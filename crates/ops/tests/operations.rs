@@ -15,7 +15,7 @@ use kindling_ops::{
 
 use proptest::prelude::*;
 
-use blocks::{Block, check_inverted_residual};
+use blocks::{Block, check_end_of_block, check_inverted_residual};
 use naive::convolutions::{Case, Naive, check_convolution};
 use naive::deferred::{
     check_norm_act, check_norm_act_add, check_norm_act_conv, check_norm_act_max_pool, check_norm_act_means,
@@ -269,6 +269,25 @@ fn inverted_residuals_in_bands_equal_the_naive_sums_and_have_the_bits_of_their_l
         in_bands += usize::from(block.shape().is_in_bands());
     }
     assert_eq!(in_bands, 7);
+}
+
+/// Products of several pieces, strips of one and of several, and what goes neither way; more samples than threads, and one.
+#[test]
+fn ends_of_blocks_equal_the_naive_sums_and_have_the_bits_of_their_operations() {
+    let halves = [FloatDType::BF16, FloatDType::F16]
+        .map(|format| Ground { format, ..Ground::planes(&Device::flex().autodiff()) });
+    let cases = [
+        Case::dense([9, 7, 11, 6], 5, 1, 1, 0),
+        Case::dense([1, 300, 33, 31], 4, 1, 1, 0),
+        Case::dense([1, 24, 64, 65], 20, 3, 1, 1),
+        Case::dense([2, 130, 20, 40], 3, 3, 1, 1),
+        Case::dense([3, 4, 9, 12], 6, 3, 2, 1),
+        Case::dense([2, 3, 8, 8], 2, 5, 1, 2),
+    ];
+    for (number, case) in cases.into_iter().enumerate() {
+        on_each_format(|ground| check_end_of_block(ground, case, 8600 + number as u64));
+        halves.iter().for_each(|ground| check_end_of_block(ground, case, 8600 + number as u64));
+    }
 }
 
 #[test]

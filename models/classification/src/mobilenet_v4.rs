@@ -3,7 +3,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, residual_add, with_shortcut};
+use kindling_layers::blocks::{Block, BlockConfig, FusedInvertedResidualConfig, convolve_and_add, with_shortcut};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
@@ -282,8 +282,9 @@ impl Block for UniversalInvertedBottleneck {
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let (x, shortcut) = with_shortcut(x, self.residual);
         let x = Map::from(x);
-        let x = self.layers().fold(x, |x, (_, _, layer)| layer.pass(x));
-        residual_add(shortcut, x, self.drop_path, Activation::Identity)
+        let before = [self.start.as_ref(), Some(&self.expand), self.middle.as_ref()];
+        let x = before.into_iter().flatten().fold(x, |x, layer| layer.pass(x));
+        convolve_and_add(&self.project, ConvNorm::pass, x, shortcut, self.drop_path, Activation::Identity)
     }
 
     fn atrous(self, dilation: usize) -> Self {

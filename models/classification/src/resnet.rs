@@ -4,7 +4,7 @@
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use kindling_layers::blocks::{Block, BlockConfig, residual_add};
+use kindling_layers::blocks::{Block, BlockConfig, convolve_and_add};
 use kindling_layers::names::Names;
 use kindling_layers::trace::{Describe, Trace, Value};
 use kindling_layers::{
@@ -162,12 +162,12 @@ impl Block for ResidualBlock {
         let (last, first) = self.convs.split_last().expect("a block has convolutions");
         let [input, x] = twice(input);
         let x = first.iter().fold(Map::from(x), |x, conv| conv.pass(x));
-        let x = if self.ends_cheaply() { last.pass_rebuilt(x) } else { last.pass(x) };
         let shortcut = match &self.downsample {
             Some(downsample) => downsample.pass_rebuilt(input.into()).whole(),
             None => input,
         };
-        residual_add(Some(shortcut), x, self.drop_path, Activation::Relu)
+        let pass = if self.ends_cheaply() { ConvNorm::pass_rebuilt } else { ConvNorm::pass };
+        convolve_and_add(last, pass, x, Some(shortcut), self.drop_path, Activation::Relu)
     }
 
     fn atrous(self, dilation: usize) -> Self {

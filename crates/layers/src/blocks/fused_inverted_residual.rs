@@ -3,7 +3,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, residual_add, with_shortcut};
+use crate::blocks::{Block, BlockConfig, convolve_and_add, with_shortcut};
 use crate::names::Names;
 use crate::trace::{Describe, Trace, Value};
 use crate::{Activation, BatchNormConfig, Conv2dConfig, ConvNorm, ConvNormConfig, DropPath, Map, Padding};
@@ -76,12 +76,11 @@ impl Block for FusedInvertedResidual {
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let (x, shortcut) = with_shortcut(x, self.residual);
         let x = Map::from(x);
-        let x = self.expand.pass(x);
-        let x = match &self.project {
-            Some(project) => project.pass(x),
-            None => x,
+        let (x, last) = match &self.project {
+            Some(project) => (self.expand.pass(x), project),
+            None => (x, &self.expand),
         };
-        residual_add(shortcut, x, self.drop_path, Activation::Identity)
+        convolve_and_add(last, ConvNorm::pass, x, shortcut, self.drop_path, Activation::Identity)
     }
 
     fn atrous(self, dilation: usize) -> Self {

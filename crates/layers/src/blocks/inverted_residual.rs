@@ -4,7 +4,7 @@
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
 
-use crate::blocks::{Block, BlockConfig, residual_add, with_shortcut};
+use crate::blocks::{Block, BlockConfig, convolve_and_add, with_shortcut};
 use crate::names::{Names, timm_inverted_residual};
 use crate::pass;
 use crate::trace::{Describe, FeatureMap, Trace, Value};
@@ -120,8 +120,10 @@ impl Block for InvertedResidual {
 
     fn forward(&self, x: Tensor<4>) -> Tensor<4> {
         let (x, shortcut) = with_shortcut(x, self.residual);
-        let branch = if self.infers_at_once(&x) { self.infer(x) } else { self.one_by_one(x) };
-        residual_add(shortcut, branch, self.drop_path, Activation::Identity)
+        match self.infers_at_once(&x) {
+            true => self.infer(x, shortcut),
+            false => self.one_by_one(x, shortcut),
+        }
     }
 
     fn atrous(self, dilation: usize) -> Self {
@@ -140,23 +142,24 @@ impl Block for InvertedResidual {
 }
 
 impl InvertedResidual {
-    /// The branch, one layer after the other.
-    fn one_by_one(&self, x: Tensor<4>) -> Map {
+    /// The block, one layer after the other.
+    fn one_by_one(&self, x: Tensor<4>, shortcut: Option<Tensor<4>>) -> Tensor<4> {
         let x = Map::from(x);
         let x = match &self.expand {
             Some(expand) => expand.pass(x),
             None => x,
         };
-        self.behind_depthwise(self.depthwise.pass(x))
-    }
-
-    /// The layers behind the depthwise convolution.
-    fn behind_depthwise(&self, x: Map) -> Map {
+        let x = self.depthwise.pass(x);
         let x = match &self.squeeze_excite {
             Some(squeeze_excite) => squeeze_excite.gate(x),
             None => x,
         };
-        self.project.pass(x)
+        self.end(x, shortcut)
+    }
+
+    /// The projection, and the end of the block.
+    fn end(&self, x: Map, shortcut: Option<Tensor<4>>) -> Tensor<4> {
+        convolve_and_add(&self.project, ConvNorm::pass, x, shortcut, self.drop_path, Activation::Identity)
     }
 
     /// Whether an operation for inference on the CPU computes several layers of the branch at once, without storing the largest maps of an
@@ -180,22 +183,23 @@ impl InvertedResidual {
     fn infers_at_once(&self, x: &Tensor<4>) -> bool {
         let [_, channels, height, width] = x.dims();
         let map = FeatureMap { channels, height, width };
-        !pass::is_training() && infers_inverted_residuals(x) && self.is_in_bands(map)
+        let ends = self.project.activation_at_end(self.residual, Activation::Identity).is_some();
+        ends && !pass::is_training() && infers_inverted_residuals(x) && self.is_in_bands(map)
     }
 
-    /// The branch in inference on the CPU.
-    fn infer(&self, x: Tensor<4>) -> Map {
+    /// The block in inference on the CPU.
+    fn infer(&self, x: Tensor<4>, shortcut: Option<Tensor<4>>) -> Tensor<4> {
         let places = self.depthwise.conv.places(x.dims());
         let expand = self.expand.as_ref().map(|expand| expand.inferred(&x));
         let depthwise = self.depthwise.inferred(&x);
         match (expand, &self.squeeze_excite) {
             (Some(expand), Some(squeeze_excite)) => {
                 let (middle, means) = expanded_depthwise(x, expand, depthwise, places);
-                self.project.pass(squeeze_excite.gate_by(means, middle.into()))
+                self.end(squeeze_excite.gate_by(means, middle.into()), shortcut)
             }
             (expand, _) => {
-                let project = self.project.conv.weight.val();
-                self.project.normalised(inverted_residual(x, expand, depthwise, places, project))
+                let project = self.project.inferred(&x);
+                inverted_residual(x, expand, depthwise, places, project, shortcut)
             }
         }
     }
@@ -286,8 +290,9 @@ mod tests {
                     "{config:?}"
                 );
                 if block.infers_at_once(&images) {
-                    let (at_once, one_by_one) = (block.infer(images.clone()), block.one_by_one(images));
-                    at_once.whole().into_data().assert_eq(&one_by_one.whole().into_data(), true);
+                    let shortcut = block.residual.then(|| images.clone());
+                    let at_once = block.infer(images.clone(), shortcut.clone());
+                    at_once.into_data().assert_eq(&block.one_by_one(images, shortcut).into_data(), true);
                 }
             }
         }

@@ -196,6 +196,22 @@ impl<'a> Bits<'a> {
         unsafe { self.places.write_columns(stride, &columns, fill) }
     }
 
+    /// Lets `work` write some columns of each row of the matrix whose rows lie here, `stride` places apart: it gets the number of the row, and
+    /// their places.
+    ///
+    /// # Panics
+    /// If it leaves some out.
+    pub(crate) fn write_rows(
+        &mut self,
+        stride: usize,
+        columns: &Range<usize>,
+        threads: Threads,
+        work: impl Fn(usize, Bits<'_>) + Sync,
+    ) {
+        let half = self.half;
+        self.places.write_rows(stride, columns, threads, |row, places| work(row, Bits::new(half, places)));
+    }
+
     /// Writes some columns of a product, as bf16, to the matrix whose rows lie here, `stride` places apart.
     ///
     /// # Panics

@@ -6,7 +6,8 @@
 //! # Why the unsafe code is sound
 //!
 //! [`Room`] lends its places as numbers only when they have been written: memory of a slice has been, and blank memory is filled with zeros
-//! first ([`Room::fill`]), or has been written by a callee of [`Room::write`] or [`Room::write_columns`], who promises that. Places are
+//! first ([`Room::fill`]), or has been written by a callee of [`Room::write`] or [`Room::write_columns`], who promises that, or of
+//! [`Room::write_rows`], which counts. Places are
 //! counted once, when all of them have been written: at once, or column by column, each beginning where the one before ended. What was
 //! counted is blank no more. Only initialised values are written, so memory of a slice stays what it is.
 
@@ -155,6 +156,57 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
             None => {}
         }
     }
+
+    /// Lets `work` write some columns of each row of the matrix whose rows lie here, `stride` places apart: it gets the number of the row, and
+    /// their places.
+    ///
+    /// # Panics
+    /// If it leaves some out.
+    pub(crate) fn write_rows(
+        &mut self,
+        stride: usize,
+        columns: &Range<usize>,
+        threads: Threads,
+        work: impl Fn(usize, Room<'_, E>) + Sync,
+    ) {
+        let (written, count) = (AtomicUsize::new(0), self.len() / stride * columns.len());
+        let row = |(row, places): (usize, &mut [MaybeUninit<E>])| {
+            work(row, Room::blank(&mut places[columns.clone()], &written, Threads::One));
+        };
+        let rows = |all: &mut [MaybeUninit<E>]| {
+            match threads {
+                Threads::One => all.chunks_exact_mut(stride).enumerate().for_each(row),
+                Threads::All => all.par_chunks_exact_mut(stride).enumerate().for_each(row),
+            }
+            assert_eq!(written.load(Ordering::Relaxed), count, "all places of these columns are written");
+        };
+        // SAFETY: all of them have been counted, and each at most once, since a row's are given up to `work`.
+        unsafe { self.write_columns(stride, columns, rows) }
+    }
+
+    /// Calls `work` with each row of some columns, which have been written, its number, and what belongs to it in `each`.
+    ///
+    /// # Panics
+    /// If they have not been written.
+    pub(crate) fn each_row<R: Send>(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        each: &mut [R],
+        threads: Threads,
+        work: impl Fn(usize, &mut [E], &mut R) + Sync,
+    ) {
+        let written = self.blank.as_ref().is_none_or(|blank| columns.end <= blank.columns);
+        assert!(written, "these columns have been written");
+        let row = |(row, (places, each)): (usize, (&mut [MaybeUninit<E>], &mut R))| {
+            // SAFETY: they have been written, in every row.
+            work(row, unsafe { places[columns.clone()].assume_init_mut() }, each);
+        };
+        match threads {
+            Threads::One => self.all.chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
+            Threads::All => self.all.par_chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
+        }
+    }
 }
 
 impl<T: Real> Room<'_, T> {
@@ -179,30 +231,6 @@ impl<T: Real> Room<'_, T> {
             self.write_columns(stride, &columns, |all| {
                 gemm::write(&mut all[columns.start..], stride, left, right, threads);
             });
-        }
-    }
-
-    /// Calls `work` with each row of some columns, which have been written, its number, and what belongs to it in `each`.
-    ///
-    /// # Panics
-    /// If they have not been written.
-    pub(crate) fn each_row<R: Send>(
-        &mut self,
-        stride: usize,
-        columns: Range<usize>,
-        each: &mut [R],
-        threads: Threads,
-        work: impl Fn(usize, &mut [T], &mut R) + Sync,
-    ) {
-        let written = self.blank.as_ref().is_none_or(|blank| columns.end <= blank.columns);
-        assert!(written, "these columns have been written");
-        let row = |(row, (places, each)): (usize, (&mut [MaybeUninit<T>], &mut R))| {
-            // SAFETY: they have been written, in every row.
-            work(row, unsafe { places[columns.clone()].assume_init_mut() }, each);
-        };
-        match threads {
-            Threads::One => self.all.chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
-            Threads::All => self.all.par_chunks_exact_mut(stride).zip(each).enumerate().for_each(row),
         }
     }
 }

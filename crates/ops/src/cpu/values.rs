@@ -304,6 +304,13 @@ pub(crate) enum Target<'a, T> {
 }
 
 impl<'a, T: Stored> Target<'a, T> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Same(room) => room.len(),
+            Self::Halves(bits) => bits.len(),
+        }
+    }
+
     /// Divides the elements into chunks of `size`.
     pub(crate) fn chunks(self, size: usize) -> Vec<Self> {
         match self {
@@ -430,6 +437,26 @@ impl<'a, T: Stored> Target<'a, T> {
         }
     }
 
+    /// Lets `work` write some columns of each row of the matrix whose rows lie here, `stride` elements apart: it gets the number of the row, and
+    /// their places.
+    ///
+    /// # Panics
+    /// If it leaves some out.
+    pub(crate) fn write_rows(
+        &mut self,
+        stride: usize,
+        columns: Range<usize>,
+        threads: Threads,
+        work: impl Fn(usize, Target<'_, T>) + Sync,
+    ) {
+        match self {
+            Self::Same(room) => room.write_rows(stride, &columns, threads, |row, room| work(row, Target::Same(room))),
+            Self::Halves(bits) => {
+                bits.write_rows(stride, &columns, threads, |row, bits| work(row, Target::Halves(bits)));
+            }
+        }
+    }
+
     /// Lets `work` write pieces of the elements, in order, with the number of elements before each. There is one piece if nothing has to
     /// be rounded and all have been written before; a piece is anything before it is written.
     pub(crate) fn in_pieces(self, mut work: impl FnMut(usize, &mut [T])) {
@@ -480,6 +507,14 @@ impl<T: Stored> Elements<T> {
         match self {
             Self::Same(values) => Source::Same(values),
             Self::Halves(half, bits) => Source::Halves(*half, bits),
+        }
+    }
+
+    /// None yet, of the format of a map.
+    pub(crate) fn like(map: Source<'_, T>) -> Self {
+        match map {
+            Source::Same(_) => Self::Same(Vec::new()),
+            Source::Halves(half, _) => Self::Halves(half, Vec::new()),
         }
     }
 

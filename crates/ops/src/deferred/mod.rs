@@ -150,7 +150,7 @@ impl Deferred {
         Self { x: plain(x), weight: plain(weight), bias: plain(bias), statistics, how, gate: gate.map(plain) }
     }
 
-    fn into_dispatch(self) -> DeferredMap<Dispatch> {
+    pub(crate) fn into_dispatch(self) -> DeferredMap<Dispatch> {
         let Self { x, weight, bias, statistics, how, gate } = self;
         let how = if x.is_autodiff() { how } else { how.split().0 };
         DeferredMap {

@@ -2,7 +2,8 @@
 //!
 //! A thread takes a band of output rows of a sample ([`super::bands`]). It expands the input rows under them, a few channels at a time,
 //! and normalises and convolves each of these, a few rows at a time. The result is normalised. Without a projection it is the output, and the
-//! rows of its planes are added up; with one, a buffer holds all channels of the band, and the projection is one matrix product. Where maps of bf16 are multiplied as they are
+//! rows of its planes are added up; with one, a buffer holds all channels of the band, and the projection is one matrix product, which is
+//! normalised, and the shortcut added, where it is written. Where maps of bf16 are multiplied as they are
 //! stored, both of these buffers are bf16, too: products round what they write, and normalising rounds what the projection would.
 
 use std::ops::Range;
@@ -13,9 +14,8 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use super::bands::{Read, Shape};
-use super::normed::Normed;
 use super::products::{Middle, Prepared, kept};
-use super::{InvertedResiduals, Layer, MaybeExpanded};
+use super::{InvertedResiduals, MaybeExpanded};
 use crate::convolution::Places;
 use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Split, written};
 use crate::cpu::elements::AsStored;
@@ -28,7 +28,9 @@ use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::pool::Pool;
 use crate::cpu::reserve;
-use crate::cpu::values::{Elements, Source, Stored, Values, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Contiguous, Elements, Source, Stored, Values, computed_in, contiguous, dims, tensor, values};
+use crate::deferred::cpu::epilogue::Epilogue;
+use crate::normed_convolution::{Layer, Normed, Shortcut};
 
 impl InvertedResiduals for Flex {
     fn expanded_depthwise(
@@ -56,14 +58,16 @@ impl InvertedResiduals for Flex {
         expand: MaybeExpanded<Self>,
         depthwise: Layer<Self>,
         places: Places,
-        project: FlexTensor,
+        project: Layer<Self>,
+        shortcut: Shortcut<Self>,
     ) -> FlexTensor {
-        let [output, ..] = dims(&project);
+        let [output, ..] = dims(&project.filters);
+        let shortcut = shortcut.contiguous();
         let shape = Shape::of(&x, &depthwise.filters, places, output);
         let [batch, _, rows, columns] = shape.depthwise.output();
         shape.reserve(x.dtype());
         computed_in!(T = x.dtype(); {
-            let (x, filters, project) = (contiguous(&x), values(&depthwise.filters), values(&project));
+            let (x, filters, of_projection) = (contiguous(&x), values(&depthwise.filters), values(&project.filters));
             let x = x.source();
             let of_expansion = match &expand {
                 MaybeExpanded::By(layer) => Some((layer, values(&layer.filters))),
@@ -71,9 +75,11 @@ impl InvertedResiduals for Flex {
             };
             let expand =
                 of_expansion.as_ref().map(|(layer, filters)| Expansion::new(filters, layer.normed(shape.format), &shape));
-            let then = Then::Project(Projection::new(&project, depthwise.normed(shape.format), &shape));
+            let made = [batch, output, rows, columns];
+            let after = project.epilogue(made, shape.format, shortcut.as_ref().map(Contiguous::source));
+            let then = Then::Project(Projection::new(&of_projection, depthwise.normed(shape.format), after, &shape));
             let (y, _) = Kernel::<T> { x, shape, expand, filters: &filters, then }.forward();
-            tensor(y, [batch, output, rows, columns])
+            tensor(y, made)
         })
     }
 }
@@ -123,12 +129,13 @@ struct Projection<'a, T> {
     before: Normed<T>,
     /// `[output, channels]`.
     filters: Prepared<'a, T>,
+    after: Epilogue<'a, T>,
 }
 
 impl<'a, T: Stored> Projection<'a, T> {
-    fn new(filters: &'a Values<T>, before: Normed<T>, shape: &Shape) -> Self {
+    fn new(filters: &'a Values<T>, before: Normed<T>, after: Epilogue<'a, T>, shape: &Shape) -> Self {
         let size = [shape.output, shape.depthwise.channels];
-        Self { before, filters: Prepared::new(filters, size, shape.projection()) }
+        Self { before, filters: Prepared::new(filters, size, shape.projection()), after }
     }
 }
 
@@ -322,7 +329,8 @@ impl<T: Stored> Kernel<'_, T> {
         let Scratch { product, wide, .. } = &mut *scratch;
         middle.multiply(&project.filters, [self.shape.output, pixels], product, wide);
         for (number, plane) in band.planes.into_iter().enumerate() {
-            plane.begin(Threads::One).copy(product.source().chunk(number, pixels));
+            let (index, first) = (band.sample * self.shape.output + number, band.rows.start * read.depthwise.out[1]);
+            project.after.write(index, first, product.source().chunk(number, pixels), plane.begin(Threads::One));
         }
         scratch.middle = Some(middle);
     }

@@ -6,7 +6,7 @@
 //!
 //! - the expanded map is `u = f1(a1 (E x) + b1)`, `[n, e, h, w]`,
 //! - the middle of the block is `v = f2(a2 (D u) + b2)`, `[n, e, h', w']`, and
-//! - its projection is `y = P v`, `[n, o, h', w']`.
+//! - its projection is `y = f3(a3 (P v) + b3 + s)`, `[n, o, h', w']`, with a shortcut `s` or without.
 //!
 //! [`expanded_depthwise`] computes `v`, and the mean of each of its planes, for blocks that need these before they go on. [`inverted_residual`]
 //! computes `y`, with or without an expansion. Both go over the output in bands of rows (`bands`): `u` and `v` are a few times as large as `x`
@@ -19,50 +19,18 @@
 
 mod bands;
 mod cpu;
-mod normed;
 mod products;
 
 use burn::backend::tensor::FloatTensor;
 use burn::backend::{Backend, Dispatch, ExtensionType, backend_extension};
 use burn::tensor::Tensor;
 
-use crate::activation::Activation;
 use crate::convolution::Places;
 use crate::deferred::Deferred;
 use crate::device::on_cpu;
+use crate::normed_convolution::{Layer, NormedConvolution, Shortcut};
 
 pub use bands::InvertedResidualShape;
-
-/// A convolution, its normalisation with known statistics, and its activation.
-#[derive(Clone, Debug)]
-pub struct NormedConvolution {
-    /// The filters, `[output, input, k, k]`.
-    pub filters: Tensor<4>,
-    /// Scale, `[output]`.
-    pub weight: Tensor<1>,
-    /// Shift, `[output]`.
-    pub bias: Tensor<1>,
-    /// Means and variances, `[2, 1, output]`.
-    pub statistics: Tensor<3>,
-    /// Added to the variances.
-    pub epsilon: f64,
-    /// The activation after the normalisation.
-    pub activation: Activation,
-}
-
-impl NormedConvolution {
-    fn into_dispatch(self) -> Layer<Dispatch> {
-        let Self { filters, weight, bias, statistics, epsilon, activation } = self;
-        Layer {
-            filters: filters.into_dispatch(),
-            weight: weight.into_dispatch(),
-            bias: bias.into_dispatch(),
-            statistics: statistics.into_dispatch(),
-            epsilon,
-            activation,
-        }
-    }
-}
 
 /// Whether [`expanded_depthwise`] and [`inverted_residual`] support a map: of a format that they are computed in, on the CPU and outside any
 /// gradient graph.
@@ -86,31 +54,24 @@ pub fn expanded_depthwise(
     (Deferred::of(Tensor::from_dispatch(x)), Tensor::from_dispatch(means))
 }
 
-/// Expansion, if there is one, depthwise convolution and projection with filters `[o, e, 1, 1]`. `x` `[n, c, h, w]` gives
-/// `[n, o, h', w']`, before any normalisation of it.
+/// Expansion, if there is one, depthwise convolution and projection with filters `[o, e, 1, 1]`, which a shortcut is added to if there is
+/// one. `x` `[n, c, h, w]` gives `[n, o, h', w']`.
 ///
-/// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`].
+/// The caller must have checked [`infers_inverted_residuals`], [`InvertedResidualShape::is_in_bands`] and [`crate::depthwise_kernel`], and
+/// [`crate::supports_residual_add`] if there is a shortcut, which has the shape and format of the output.
 pub fn inverted_residual(
     x: Tensor<4>,
     expand: Option<NormedConvolution>,
     depthwise: NormedConvolution,
     places: Places,
-    project: Tensor<4>,
+    project: NormedConvolution,
+    shortcut: Option<Tensor<4>>,
 ) -> Tensor<4> {
     let expand = expand.map_or(MaybeExpanded::No, |expand| MaybeExpanded::By(expand.into_dispatch()));
     let (x, depthwise, project) = (x.into_dispatch(), depthwise.into_dispatch(), project.into_dispatch());
-    Tensor::from_dispatch(<Dispatch as InvertedResiduals>::inverted_residual(x, expand, depthwise, places, project))
-}
-
-/// A [`NormedConvolution`] in the form that backends take.
-#[derive(ExtensionType, Clone, Debug)]
-pub(crate) struct Layer<B: Backend> {
-    pub(crate) filters: FloatTensor<B>,
-    pub(crate) weight: FloatTensor<B>,
-    pub(crate) bias: FloatTensor<B>,
-    pub(crate) statistics: FloatTensor<B>,
-    pub(crate) epsilon: f64,
-    pub(crate) activation: Activation,
+    let shortcut = Shortcut::of(shortcut);
+    let y = <Dispatch as InvertedResiduals>::inverted_residual(x, expand, depthwise, places, project, shortcut);
+    Tensor::from_dispatch(y)
 }
 
 /// The expansion of a block that may have none.
@@ -138,6 +99,7 @@ pub(crate) trait InvertedResiduals: Backend {
         #[extension_type] expand: MaybeExpanded<Self>,
         #[extension_type] depthwise: Layer<Self>,
         places: Places,
-        project: FloatTensor<Self>,
+        #[extension_type] project: Layer<Self>,
+        #[extension_type] shortcut: Shortcut<Self>,
     ) -> FloatTensor<Self>;
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use burn::tensor::DType;
 
 use super::bands::How;
-use super::normed::Normed;
 use crate::cpu::factors::{Filters, packed};
 use crate::cpu::filter_cache::packed_once;
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::panels;
 use crate::cpu::values::{Elements, Source, Stored, Values};
+use crate::normed_convolution::Normed;
 
 /// Filters, prepared for the way they are multiplied.
 pub(super) enum Prepared<'a, T> {

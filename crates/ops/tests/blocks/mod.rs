@@ -1,9 +1,9 @@
-//! Inverted residual blocks in inference, which the CPU alone has, against naive float64 sums.
+//! Inverted residual blocks and the ends of blocks in inference, which the CPU alone has, against naive float64 sums.
 
 use burn::tensor::{FloatDType, Tensor};
 use kindling_ops::{
     Activation, Deferred, InvertedResidualShape, Normalisation, NormedConvolution, conv, dense, expanded_depthwise,
-    inverted_residual,
+    inverted_residual, normed_convolution,
 };
 use kindling_random::Rng;
 
@@ -74,12 +74,19 @@ impl Layer {
     }
 
     fn normalised(&self, y: &[f64]) -> Vec<f64> {
-        let (plane, channels) = (self.case.out[0] * self.case.out[1], self.case.output);
+        self.ended(y, None)
+    }
+
+    /// Normalised, added to a shortcut if there is one, and activated.
+    fn ended(&self, y: &[f64], shortcut: Option<&Vec<f32>>) -> Vec<f64> {
+        let channels = self.case.output;
+        let plane = y.len() / (self.case.batch * channels);
         let of = |(at, value): (usize, &f64)| {
             let channel = at / plane % channels;
             let [mean, variance] = [0, channels].map(|part| f64::from(self.statistics[part + channel]));
             let scaled = (value - mean) / (variance + EPSILON).sqrt() * f64::from(self.weight[channel]);
-            reference(self.activation, scaled + f64::from(self.bias[channel])).0
+            let added = shortcut.map_or(0.0, |shortcut| f64::from(shortcut[at]));
+            reference(self.activation, scaled + f64::from(self.bias[channel]) + added).0
         };
         y.iter().enumerate().map(of).collect()
     }
@@ -94,6 +101,51 @@ impl Layer {
             epsilon: EPSILON,
             activation: self.activation,
         }
+    }
+}
+
+/// How blocks end: whether with a shortcut, and the activation.
+const ENDS: [(bool, Activation); 4] = [
+    (false, Activation::Identity),
+    (true, Activation::Relu),
+    (false, Activation::HardSwish),
+    (true, Activation::Identity),
+];
+
+/// A convolution, what reads it, and the sum with a shortcut, one after the other.
+fn ended(x: Deferred, layer: NormedConvolution, case: Case, shortcut: Option<Tensor<4>>) -> Tensor<4> {
+    let y = x.convolved(layer.filters.clone(), case.convolution());
+    match (shortcut, layer.activation) {
+        (Some(shortcut), activation) => behind(NormedConvolution { activation: Activation::Identity, ..layer }, y)
+            .residual_add(shortcut, activation),
+        (None, _) => behind(layer, y).whole(),
+    }
+}
+
+/// Checks a convolution that ends a block against naive sums, and against the operations one after the other: to the last bit. In half formats
+/// against the latter alone.
+pub(crate) fn check_end_of_block(ground: &Ground, case: Case, number: u64) {
+    let mut rng = rng(number);
+    let ground = Ground { device: ground.device.clone().without_autodiff(), ..ground.clone() };
+    let before = Case { kernel: 1, stride: 1, dilation: 1, output: case.input, ..case };
+    let before = Layer::random(before, Activation::HardSwish, &mut rng);
+    for (with_shortcut, activation) in ENDS {
+        let layer = Layer::random(case, activation, &mut rng);
+        let (of_input, of_output) = ([case.batch, case.input, case.height, case.width], case.output_shape());
+        let x = random(&mut rng, of_input.iter().product());
+        let shortcut = with_shortcut.then(|| random(&mut rng, of_output.iter().product()));
+        let x_wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
+        let naive = layer.ended(&layer.convolved(&before.normalised(&x_wide)), shortcut.as_ref());
+        let map = || behind(before.on(&ground), ground.map(&x, of_input));
+        let shortcut = shortcut.map(|shortcut| ground.map(&shortcut, of_output));
+        let found = normed_convolution(map(), layer.on(&ground), case.convolution(), shortcut.clone());
+        let one_by_one = ended(map(), layer.on(&ground), case, shortcut);
+        let halves = matches!(ground.format, FloatDType::BF16 | FloatDType::F16);
+        let [found, one_by_one] = [found, one_by_one].map(|y| vec(if halves { y.cast(FloatDType::F32) } else { y }));
+        if !halves {
+            close(&format!("{case:?} {activation:?}"), &found, &naive);
+        }
+        assert!(found == one_by_one, "{case:?}, {activation:?} has other bits than its operations");
     }
 }
 
@@ -114,7 +166,11 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
     let x = random(&mut rng, of_input.iter().product());
     let expand = (block.input != channels).then(|| Layer::random(block.expand(), block.activation, &mut rng));
     let depthwise = Layer::random(block.depthwise, block.activation, &mut rng);
-    let project = (block.output > 0).then(|| Layer::random(block.project(), Activation::Identity, &mut rng));
+    let project = (block.output > 0).then(|| Layer::random(block.project(), ENDS[number as usize % 4].1, &mut rng));
+    let shortcut = project.as_ref().filter(|_| ENDS[number as usize % 4].0).map(|project| {
+        let shape = project.case.output_shape();
+        (random(&mut rng, shape.iter().product()), shape)
+    });
 
     let mut naive: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
     if let Some(expand) = &expand {
@@ -122,7 +178,7 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
     }
     naive = depthwise.convolved(&naive);
     if let Some(project) = &project {
-        naive = project.convolved(&depthwise.normalised(&naive));
+        naive = project.ended(&project.convolved(&depthwise.normalised(&naive)), shortcut.as_ref().map(|(map, _)| map));
     }
 
     let (map, convolution, places) =
@@ -136,11 +192,13 @@ pub(crate) fn check_inverted_residual(ground: &Ground, block: &Block, number: u6
     };
     let (found, one_by_one) = match (&project, &expand) {
         (Some(project), expand) => {
-            let filters = project.on(&ground).filters;
+            let shortcut = shortcut.as_ref().map(|(map, shape)| ground.map(map, *shape));
             let expand = expand.as_ref().map(|expand| expand.on(&ground));
+            let (depthwise, project) = (depthwise.on(&ground), project.on(&ground));
+            let middle = behind(depthwise.clone(), middle);
             (
-                inverted_residual(map, expand, depthwise.on(&ground), places, filters.clone()),
-                behind(depthwise.on(&ground), middle).convolved(filters, block.project().convolution()),
+                inverted_residual(map, expand, depthwise, places, project.clone(), shortcut.clone()),
+                ended(middle, project, block.project(), shortcut),
             )
         }
         (None, Some(expand)) => {

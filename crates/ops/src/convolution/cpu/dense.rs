@@ -13,10 +13,11 @@ use std::ops::Range;
 use rayon::prelude::*;
 
 use super::filters::Filters;
+use super::planes::Planes;
 use super::pointwise;
 use super::samples::{over_samples, sum_over_samples};
 use super::shape::Dense;
-use super::strips::{Channels, Planes, Strips};
+use super::strips::{Channels, OfMap, Strips};
 use super::winograd;
 use crate::cpu::factors::{self, Part};
 use crate::cpu::gemm::{IN_ONE_GO, Matrix, Threads};
@@ -161,7 +162,7 @@ impl Dense {
         if let Filters::Transformed(filters) = filters {
             return winograd::forward(self, x, filters, y);
         }
-        if self.forward_in_strips(&Planes { map: x, plane: self.height * self.width }, filters, &mut y) {
+        if self.forward_in_strips(&OfMap { map: x, plane: self.height * self.width }, filters, &mut y) {
             return;
         }
         let Some(filters) = filters.factor(self) else { return };
@@ -179,11 +180,16 @@ impl Dense {
         &self,
         x: &dyn Channels,
         filters: &Filters<'_, T>,
-        y: &mut Target<'_, T>,
+        y: &mut impl Planes<T>,
     ) -> bool {
         let (Filters::Taps(filters), Some(strips)) = (filters, Strips::of(self)) else { return false };
         strips.forward(x, filters, y);
         true
+    }
+
+    /// Whether [`Dense::forward_in_strips`] computes the output with these filters.
+    pub(crate) fn is_in_strips<T: Stored>(&self, filters: &Filters<'_, T>) -> bool {
+        matches!(filters, Filters::Taps(_)) && Strips::of(self).is_some()
     }
 
     /// Adds the gradient of the weight to `dw` by products with factors of bf16, from strips of both maps, if this convolution is
@@ -196,7 +202,7 @@ impl Dense {
     ) -> bool {
         let strips = Strips::of(self);
         if let Some(strips) = &strips {
-            strips.add_gradient(x, &Planes { map: dy, plane: self.out_plane() }, dw);
+            strips.add_gradient(x, &OfMap { map: dy, plane: self.out_plane() }, dw);
         }
         strips.is_some()
     }
@@ -228,7 +234,7 @@ impl Dense {
         if winograd::serves(self, dy.multiplies_halves()) {
             return winograd::backward_weight(self, x, dy, dw);
         }
-        let planes = Planes { map: x, plane: self.height * self.width };
+        let planes = OfMap { map: x, plane: self.height * self.width };
         if (x.multiplies_halves() || dy.multiplies_halves()) && self.backward_weight_in_strips(&planes, dy, dw) {
             return;
         }

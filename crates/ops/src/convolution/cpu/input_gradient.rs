@@ -7,7 +7,7 @@
 use super::filters::Filters;
 use super::samples::over_samples;
 use super::shape::Dense;
-use super::strips::Planes;
+use super::strips::OfMap;
 use crate::cpu::bits::{Bits, round_over};
 use crate::cpu::factors;
 use crate::cpu::gemm::{Matrix, Mode, Threads};
@@ -54,7 +54,7 @@ impl<'a, T: Stored> InputGradient<'a, T> {
     /// Computes the gradient of one sample from strips of the output's, if that is how it is computed. Returns whether it is.
     pub(crate) fn in_strips(&self, dy: Source<'_, T>, dx: &mut Target<'_, T>) -> bool {
         let How::Convolution(turned, filters) = &self.how else { return false };
-        turned.forward_in_strips(&Planes { map: dy, plane: self.shape.out_plane() }, filters, dx)
+        turned.forward_in_strips(&OfMap { map: dy, plane: self.shape.out_plane() }, filters, dx)
     }
 
     /// Computes the gradient of one sample into `dx`, which must hold zeros.

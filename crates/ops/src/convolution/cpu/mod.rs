@@ -5,6 +5,7 @@ pub(crate) mod dense;
 pub(crate) mod depthwise;
 pub(crate) mod filters;
 pub(crate) mod input_gradient;
+pub(crate) mod planes;
 pub(crate) mod pointwise;
 pub(crate) mod samples;
 mod scratch;

@@ -14,6 +14,7 @@ use half::bf16;
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
+use super::planes::Planes;
 use super::shape::Dense;
 use crate::cpu::bits::round_over;
 use crate::cpu::gemm::{Matrix, Output, Pixels, Stretches, Strip, Threads, as_singles_mut};
@@ -46,12 +47,12 @@ pub(crate) trait Channels: Sync {
 }
 
 /// A map as it is, with so many pixels in a channel.
-pub(super) struct Planes<'a, T> {
+pub(super) struct OfMap<'a, T> {
     pub(super) map: Source<'a, T>,
     pub(super) plane: usize,
 }
 
-impl<T: Stored> Channels for Planes<'_, T> {
+impl<T: Stored> Channels for OfMap<'_, T> {
     fn bits<'b>(&'b self, channel: usize, pixels: Range<usize>, buffer: &'b mut Vec<u16>) -> &'b [u16] {
         match self.map.chunk(channel, self.plane).part(pixels) {
             Source::Halves(_, bits) => bits,
@@ -172,7 +173,7 @@ impl<'a> Strips<'a> {
     }
 
     /// Computes the output of one sample.
-    pub(super) fn forward<T: Stored>(&self, x: &dyn Channels, filters: &Taps, y: &mut Target<'_, T>) {
+    pub(super) fn forward<T: Stored>(&self, x: &dyn Channels, filters: &Taps, y: &mut impl Planes<T>) {
         let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.forward_rows());
         let (width, plane, channels) = (shape.out[1], shape.out_plane(), shape.input);
         let starts = self.starts(channels.div_ceil(2), of_strip);
@@ -187,13 +188,15 @@ impl<'a> Strips<'a> {
             let of_pairs = channels.div_ceil(2) * of_pair;
             each_of(pairs[..of_pairs].par_chunks_exact_mut(of_pair).enumerate(), Default::default, fill, threads);
             let strip = Strip { pairs: &pairs, starts: &starts, width: self.width() };
-            let pixels = Pixels { first: first * width, rows, width, plane };
-            match y {
-                Target::Same(y) => {
-                    filters.convolve(&strip, pixels, &mut Output::Singles(as_singles_mut(y.numbers())), threads);
+            y.write(plane, first * width..(first + rows) * width, &mut |y, plane, first| {
+                let pixels = Pixels { first, rows, width, plane };
+                match y {
+                    Target::Same(y) => {
+                        filters.convolve(&strip, pixels, &mut Output::Singles(as_singles_mut(y.numbers())), threads);
+                    }
+                    Target::Halves(y) => y.convolve(filters, &strip, pixels, threads),
                 }
-                Target::Halves(y) => y.convolve(filters, &strip, pixels, threads),
-            }
+            });
         });
     }
 

@@ -10,6 +10,7 @@ use std::ops::Range;
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
+use super::epilogue::Epilogue;
 use super::normalisation::Gradients;
 use super::reading::Reading;
 use super::sums::Sums;
@@ -17,6 +18,7 @@ use crate::convolution::cpu::Shape;
 use crate::convolution::cpu::depthwise::{self, Geometry, Plane, Scratch, Split, in_parts, written};
 use crate::convolution::cpu::filters::Filters;
 use crate::convolution::cpu::input_gradient::InputGradient;
+use crate::convolution::cpu::planes::{Compute, Planes};
 use crate::convolution::cpu::samples;
 use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
@@ -33,6 +35,28 @@ pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, s
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
         Shape::Dense(dense) => dense_forward(reading, weight, dense),
     }
+}
+
+/// Computes the output, and what ends the block, of which pixels are written when the convolution has made them in the cache.
+pub(crate) fn forward_to_end<T: Stored>(
+    reading: &Reading<'_, T>,
+    weight: &Values<T>,
+    shape: &Dense,
+    epilogue: &Epilogue<'_, T>,
+) -> Elements<T> {
+    let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
+    if !(shape.pointwise() || shape.is_in_strips(&prepared)) {
+        return epilogue.of_whole(dense_forward(reading, weight, shape));
+    }
+    let (mut y, threads) = (Making::like(reading.x, shape.batch * shape.output * shape.out_plane()), shape.threads());
+    let samples = y.parts(shape.output * shape.out_plane()).into_iter().enumerate().collect();
+    samples::over_samples(threads, samples, |(sample, y)| {
+        let y = y.begin(threads);
+        let made = Elements::like(reading.x);
+        let mut y = ToEnd { y, epilogue, first: sample * shape.output, channels: shape.output, made, threads };
+        forward_in_pieces(reading, sample, &prepared, shape, &mut y);
+    });
+    y.made()
 }
 
 /// The gradients of the map's tensors, and of the weight.
@@ -107,25 +131,68 @@ fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape:
     let samples = y.parts(of_sample).into_iter().enumerate().collect();
     samples::over_samples(threads, samples, |(sample, y)| {
         let mut y = y.begin(threads);
-        if shape.forward_in_strips(&OfSample { reading, first: sample * shape.input }, &prepared, &mut y) {
-            return;
-        }
-        let (mut read, mut made) = (Piece::default(), Vec::new());
-        let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else {
-            let read = read.whole(reading, sample, threads);
-            return shape.forward(Source::Same(read), &prepared, y);
-        };
-        let multiplied = |pixels: Range<usize>| {
-            let columns = read.factor(reading, sample, pixels.clone(), threads);
-            y.multiply_columns(reading.plane(), pixels, (filters, columns), &mut made, threads);
-        };
-        if reading.x.widens() {
-            shape.pieces_of_both(shape.piece()).for_each(multiplied);
-        } else {
-            shape.pieces(shape.piece()).for_each(multiplied);
+        if !forward_in_pieces(reading, sample, &prepared, shape, &mut y) {
+            let mut read = Piece::default();
+            shape.forward(Source::Same(read.whole(reading, sample, threads)), &prepared, y);
         }
     });
     y.made()
+}
+
+/// Computes the output of a sample some pixels at a time, from strips, or where the filters are 1x1. Returns whether it is computed so.
+fn forward_in_pieces<T: Stored, P: Planes<T>>(
+    reading: &Reading<'_, T>,
+    sample: usize,
+    prepared: &Filters<'_, T>,
+    shape: &Dense,
+    y: &mut P,
+) -> bool {
+    if shape.forward_in_strips(&OfSample { reading, first: sample * shape.input }, prepared, y) {
+        return true;
+    }
+    let Some(filters) = prepared.factor(shape).filter(|_| shape.pointwise()) else { return false };
+    let (mut read, mut made, threads) = (Piece::default(), Vec::new(), shape.threads());
+    let multiplied = |pixels: Range<usize>| {
+        let columns = read.factor(reading, sample, pixels.clone(), threads);
+        y.write(reading.plane(), pixels.clone(), &mut |y, plane, first| {
+            y.multiply_columns(plane, first..first + pixels.len(), (filters, columns), &mut made, threads);
+        });
+    };
+    if reading.x.widens() || P::ELSEWHERE {
+        shape.pieces_of_both(shape.piece()).for_each(multiplied);
+    } else {
+        shape.pieces(shape.piece()).for_each(multiplied);
+    }
+    true
+}
+
+/// The planes of a sample, of which pixels are written when they have been computed, normalised and added to a shortcut.
+struct ToEnd<'a, 'b, T> {
+    y: Target<'a, T>,
+    epilogue: &'a Epilogue<'b, T>,
+    /// The number of its first plane, and how many there are.
+    first: usize,
+    channels: usize,
+    /// What the convolution has made of some pixels.
+    made: Elements<T>,
+    threads: Threads,
+}
+
+impl<T: Stored> Planes<T> for ToEnd<'_, '_, T> {
+    const ELSEWHERE: bool = true;
+
+    fn write(&mut self, plane: usize, pixels: Range<usize>, compute: &mut Compute<'_, T>) {
+        let count = pixels.len();
+        // Whole lines of the cache in either format.
+        let stride = 2 * apart(count.div_ceil(2));
+        self.made.resize(self.channels * stride);
+        compute(&mut self.made.target(), stride, 0);
+        let made = self.made.source();
+        self.y.write_rows(plane, pixels.clone(), self.threads, |channel, y| {
+            let made = made.part(channel * stride..channel * stride + count);
+            self.epilogue.write(self.first + channel, pixels.start, made, y);
+        });
+    }
 }
 
 /// What follows the gradient of the normalised values needs sums over all samples, so it waits for them as a whole: in the format of the map

@@ -2,7 +2,8 @@
 
 mod add;
 mod backward;
-mod convolution;
+pub(crate) mod convolution;
+pub(crate) mod epilogue;
 mod max_pool;
 pub(crate) mod normalisation;
 pub(crate) mod reading;
@@ -26,15 +27,15 @@ use reading::Reading;
 pub use backward::channels_at_once;
 
 impl DeferredMap<Flex> {
-    fn shape(&self) -> [usize; 4] {
+    pub(crate) fn shape(&self) -> [usize; 4] {
         dims(&self.x)
     }
 
-    fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> DType {
         self.x.dtype()
     }
 
-    fn read<T: Stored, R>(&self, work: impl FnOnce(&Reading<'_, T>) -> R) -> R {
+    pub(crate) fn read<T: Stored, R>(&self, work: impl FnOnce(&Reading<'_, T>) -> R) -> R {
         let Normalisation { groups, epsilon, activation, .. } = &self.how;
         let (weight, bias, statistics) = (values(&self.weight), values(&self.bias), values(&self.statistics));
         let norm = NormAct::new(self.shape(), &weight, &bias, &statistics, groups, *epsilon);
