@@ -2,7 +2,7 @@
 //! over filters rounded to bf16, elsewhere over filters as they are.
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData, bf16};
-use kindling_ops::{FilterCache, Places, conv, convolves_enlarged, dense_of_enlarged, multiplies_bf16};
+use kindling_ops::{Convolution, FilterCache, Places, conv, convolves_enlarged, dense_of_enlarged, multiplies_bf16};
 use kindling_random::Purpose;
 use rand::RngExt;
 
@@ -115,7 +115,7 @@ fn check(case: &Case, seed: u64, seen: impl Fn(&[f32]) -> Vec<f32>) {
         |values: &[f32], shape: [usize; 4]| Tensor::<4>::from_data(TensorData::new(values.to_vec(), shape), &device);
     let half = |values: &[f32], shape: [usize; 4]| tensor(values, shape).cast(FloatDType::BF16).detach();
     let (map, filters) = (half(&x, case.map).require_grad(), tensor(&w, case.filters()).require_grad());
-    let y = conv(map.clone(), filters.clone(), kindling_ops::Convolution::Dense(case.places));
+    let y = conv(map.clone(), filters.clone(), Convolution::Dense(case.places));
     let mut gradients = (y.clone() * half(&dy, case.made())).sum().backward();
 
     let w = seen(&w);
@@ -132,9 +132,8 @@ fn check(case: &Case, seed: u64, seen: impl Fn(&[f32]) -> Vec<f32>) {
 }
 
 /// 1x1 filters with few and many pixels, one pixel that is left over, few and many channels; columns, with stride and without; strips.
-#[test]
-fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_filters() {
-    let cases = [
+fn cases() -> Vec<Case> {
+    vec![
         Case::new([2, 5, 7, 9], 6, 1, 1),
         Case::new([1, 70, 1, 1], 9, 1, 1),
         Case::new([3, 33, 14, 14], 20, 1, 1),
@@ -157,10 +156,37 @@ fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_fil
         Case::new([1, 4, 9, 40], 5, 4, 2),
         Case::new([2, 6, 21, 40], 5, 3, 2).dilated(2),
         Case::new([2, 17, 15, 17], 9, 1, 2),
-    ];
-    for (number, case) in cases.iter().enumerate() {
+    ]
+}
+
+fn check_all(before_each: impl Fn()) {
+    for (number, case) in cases().iter().enumerate() {
+        before_each();
         check(case, 10 * number as u64, |w| if multiplies_bf16() { rounded(w) } else { w.to_vec() });
     }
+}
+
+#[test]
+fn convolutions_of_bf16_maps_and_their_gradients_equal_the_sums_over_rounded_filters() {
+    check_all(|| ());
+}
+
+/// A thread keeps the memory that it computes in. Here that is full of NaN.
+#[test]
+fn what_a_thread_has_convolved_before_changes_nothing() {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a thread pool");
+    let large = Case::new([1, 70, 90, 65], 33, 3, 1);
+    let fill = |shape: [usize; 4]| {
+        Tensor::<4>::full(shape, f32::NAN, &Device::flex().autodiff()).cast(FloatDType::BF16).detach()
+    };
+    let filters = Tensor::<4>::ones(large.filters(), &Device::flex().autodiff()).require_grad();
+    pool.install(|| {
+        check_all(|| {
+            let y = conv(fill(large.map).require_grad(), filters.clone(), Convolution::Dense(large.places));
+            let gradient = filters.grad_remove(&mut (y * fill(large.made())).sum().backward()).expect("a gradient");
+            assert!(gradient.into_data().iter::<f32>().all(f32::is_nan));
+        });
+    });
 }
 
 /// A convolution of an enlarged map `[batch, channels, height, width]`, with so many channels beside it.
@@ -320,7 +346,7 @@ fn the_bits_of_an_image_do_not_depend_on_its_batch() {
         let tensor =
             |seed: u64, shape| Tensor::<4>::from_data(TensorData::new(random(seed, count(shape)), shape), &device);
         let (x, w) = (tensor(1, case.map).cast(FloatDType::BF16), tensor(2, case.filters()));
-        let convolution = kindling_ops::Convolution::Dense(case.places);
+        let convolution = Convolution::Dense(case.places);
         let run = |threads: usize, x: Tensor<4>| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
             pool.install(|| conv(x, w.clone(), convolution)).into_data()
@@ -342,9 +368,8 @@ fn filters_that_are_kept_from_call_to_call_give_the_bits_of_those_that_are_packe
         let values = random(seed, shape.iter().product());
         Tensor::<4>::from_data(TensorData::new(values, shape), &device)
     };
-    let convolve = |case: &Case, x: &Tensor<4>, w: Tensor<4>| {
-        conv(x.clone(), w, kindling_ops::Convolution::Dense(case.places)).into_data()
-    };
+    let convolve =
+        |case: &Case, x: &Tensor<4>, w: Tensor<4>| conv(x.clone(), w, Convolution::Dense(case.places)).into_data();
     let check = |what: String, mut w: Tensor<4>, call: &dyn Fn(Tensor<4>) -> TensorData| {
         let changed = |w: Tensor<4>| w * 0.5 + 0.25;
         let expected = [call(w.clone()), call(changed(w.clone()))];

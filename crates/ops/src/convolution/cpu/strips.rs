@@ -8,6 +8,7 @@
 //! With a stride of 2, a channel of a strip has four phases: even and odd rows, and of each of these even and odd columns. The values under a
 //! tap lie in one of them, and follow each other there as they do with a stride of 1.
 
+use std::cell::Cell;
 use std::ops::Range;
 
 use half::bf16;
@@ -30,6 +31,20 @@ pub(crate) const BYTES: usize = 1 << 19;
 pub(crate) const ROWS: usize = 4;
 /// How many times longer rows are than the kernel reaches, at least: otherwise too much is computed in vain.
 const LONGER: usize = 8;
+
+thread_local! {
+    /// The memory of the strip that this thread has computed last. Strips take about the same, half a megabyte ([`BYTES`]), which would be
+    /// filled with zeros for each sample of each convolution.
+    static KEPT: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+}
+
+/// The first of these numbers, whatever they are.
+fn first_of(kept: &mut Vec<u32>, count: usize) -> &mut [u32] {
+    if kept.len() < count {
+        kept.resize(count, 0);
+    }
+    &mut kept[..count]
+}
 
 /// How a convolution is divided into strips.
 pub(super) struct Strips<'a> {
@@ -177,7 +192,9 @@ impl<'a> Strips<'a> {
         let (shape, threads, of_strip) = (self.shape, self.shape.threads(), self.forward_rows());
         let (width, plane, channels) = (shape.out[1], shape.out_plane(), shape.input);
         let starts = self.starts(channels.div_ceil(2), of_strip);
-        let mut pairs = vec![0; self.pairs(of_strip)];
+        let mut kept = KEPT.take();
+        // What lies behind the rows of a strip is read, for columns that are not written, but may be anything.
+        let pairs = first_of(&mut kept, self.pairs(of_strip));
         self.each(of_strip, |first, rows| {
             let (reached, of_pair) = (self.reached(first, rows), self.channel(of_strip));
             let fill = |[one, other]: &mut [Vec<u16>; 2], (pair, to): (usize, &mut [u32])| {
@@ -187,7 +204,7 @@ impl<'a> Strips<'a> {
             };
             let of_pairs = channels.div_ceil(2) * of_pair;
             each_of(pairs[..of_pairs].par_chunks_exact_mut(of_pair).enumerate(), Default::default, fill, threads);
-            let strip = Strip { pairs: &pairs, starts: &starts, width: self.width() };
+            let strip = Strip { pairs, starts: &starts, width: self.width() };
             y.write(plane, first * width..(first + rows) * width, &mut |y, plane, first| {
                 let pixels = Pixels { first, rows, width, plane };
                 match y {
@@ -198,6 +215,7 @@ impl<'a> Strips<'a> {
                 }
             });
         });
+        KEPT.set(kept);
     }
 
     /// Adds the gradient of the weight of one sample to `dw`: a strip of the output's gradient times the columns of the map's.
@@ -206,7 +224,15 @@ impl<'a> Strips<'a> {
         let ([height, width], length) = (shape.out, self.stretch());
         let starts = self.starts(shape.input, of_strip);
         let (of_channel, of_plane) = (self.channel(of_strip), of_strip * length);
-        let (mut of_input, mut of_output) = (vec![0; self.numbers(of_strip)], vec![0; shape.output * of_plane]);
+        let (inputs, outputs) = (self.numbers(of_strip), shape.output * of_plane);
+        let mut kept = KEPT.take();
+        let numbers: &mut [u16] = bytemuck::cast_slice_mut(first_of(&mut kept, (inputs + outputs).div_ceil(2)));
+        if !width.is_multiple_of(2) {
+            // A stretch of an odd row ends with the number behind it, which is multiplied by zero.
+            numbers.fill(0);
+        }
+        let (of_input, of_output) = numbers.split_at_mut(inputs);
+        let of_output = &mut of_output[..outputs];
         let mut turned = Turned::default();
         self.each(of_strip, |first, rows| {
             self.reached(first, rows).fill(
@@ -217,13 +243,14 @@ impl<'a> Strips<'a> {
                 threads,
             );
             let lines = Rows { height, width, before: 0, first: first as isize, count: rows, stride: 1 };
-            lines.fill(dy, length, of_plane, &mut of_output, threads);
+            lines.fill(dy, length, of_plane, of_output, threads);
             let of_output = of_output.reinterpret_cast::<bf16>();
             turned.fill(Matrix::of_rows(of_output, shape.output, rows * length, of_plane), threads);
             let values = of_input.reinterpret_cast::<bf16>();
             let right = Stretches { values, starts: &starts, count: rows, length, step: self.width() };
             turned.add_product(as_singles_mut(dw), shape.fan(), right, threads);
         });
+        KEPT.set(kept);
     }
 }
 
