@@ -108,7 +108,7 @@ ROWS, PEERS = "2026-11-30-zen5-rows-kindling.json", "2026-11-30-zen5-rows-pytorc
 MORE_ROWS, MORE_PEERS = "2026-11-30-zen5-more-rows-kindling.json", "2026-11-30-zen5-more-rows-pytorch.json"
 ZEN4_ROWS, ZEN4_PEERS = "2026-12-01-zen4-rows-kindling.json", "2026-12-01-zen4-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
-AMX_ROWS, AMX_PEERS = "2026-11-29-amx-rows-kindling.json", "2026-11-29-amx-rows-pytorch.json"
+AMX_ROWS, AMX_PEERS = "2026-12-01-amx-rows-kindling.json", "2026-12-01-amx-rows-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
 
 
