@@ -33,7 +33,9 @@ use crate::cpu::values::{Before, Elements, Source, Stored, Target, Values};
 pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape: &Shape) -> Elements<T> {
     match shape {
         Shape::Depthwise(geometry) => depthwise_forward(reading, weight, geometry),
-        Shape::Dense(dense) => dense_forward(reading, weight, dense),
+        Shape::Dense(dense) => {
+            dense_forward(reading, &Filters::new(dense, weight, reading.x.multiplies_halves()), dense)
+        }
     }
 }
 
@@ -46,7 +48,10 @@ pub(crate) fn forward_to_end<T: Stored>(
 ) -> Elements<T> {
     let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
     if !(shape.pointwise() || shape.is_in_strips(&prepared)) {
-        return epilogue.of_whole(dense_forward(reading, weight, shape));
+        let made = dense_forward(reading, &prepared, shape);
+        // They may be larger than the map.
+        drop(prepared);
+        return epilogue.of_whole(made);
     }
     let (mut y, threads) = (Making::like(reading.x, shape.batch * shape.output * shape.out_plane()), shape.threads());
     let samples = y.parts(shape.output * shape.out_plane()).into_iter().enumerate().collect();
@@ -123,17 +128,16 @@ fn depthwise_backward<T: Stored>(
     (gradients, depthwise::in_order(of_filters.iter(), geometry))
 }
 
-fn dense_forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape: &Dense) -> Elements<T> {
+fn dense_forward<T: Stored>(reading: &Reading<'_, T>, prepared: &Filters<'_, T>, shape: &Dense) -> Elements<T> {
     let of_sample = shape.output * shape.out_plane();
     let mut y = Making::like(reading.x, shape.batch * of_sample);
     let threads = shape.threads();
-    let prepared = Filters::new(shape, weight, reading.x.multiplies_halves());
     let samples = y.parts(of_sample).into_iter().enumerate().collect();
     samples::over_samples(threads, samples, |(sample, y)| {
         let mut y = y.begin(threads);
-        if !forward_in_pieces(reading, sample, &prepared, shape, &mut y) {
+        if !forward_in_pieces(reading, sample, prepared, shape, &mut y) {
             let mut read = Piece::default();
-            shape.forward(Source::Same(read.whole(reading, sample, threads)), &prepared, y);
+            shape.forward(Source::Same(read.whole(reading, sample, threads)), prepared, y);
         }
     });
     y.made()
