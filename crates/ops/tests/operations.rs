@@ -32,6 +32,11 @@ fn cpu() -> [Ground; 2] {
     [ground.clone(), Ground { format: FloatDType::F64, ..ground }]
 }
 
+/// Maps of the half formats.
+fn halves() -> [Ground; 2] {
+    [FloatDType::BF16, FloatDType::F16].map(|format| Ground { format, ..Ground::planes(&Device::flex().autodiff()) })
+}
+
 /// A check of the kernels, on maps of both formats.
 fn on_each_format(check: impl Fn(&Ground)) {
     cpu().iter().for_each(check);
@@ -257,11 +262,9 @@ fn blocks(batch: usize) -> Vec<Block> {
 #[test]
 fn inverted_residuals_in_bands_equal_the_naive_sums_and_have_the_bits_of_their_layers() {
     let mut in_bands = 0;
-    let halves = [FloatDType::BF16, FloatDType::F16]
-        .map(|format| Ground { format, ..Ground::planes(&Device::flex().autodiff()) });
     for (number, block) in blocks(2).iter().enumerate() {
         on_each_format(|ground| check_inverted_residual(ground, block, 8200 + number as u64));
-        for ground in &halves {
+        for ground in &halves() {
             if InvertedResidualShape::has_bands(ground.format.into()) {
                 check_inverted_residual(ground, block, 8200 + number as u64);
             }
@@ -274,8 +277,6 @@ fn inverted_residuals_in_bands_equal_the_naive_sums_and_have_the_bits_of_their_l
 /// Products of several pieces, strips of one and of several, and what goes neither way; more samples than threads, and one.
 #[test]
 fn ends_of_blocks_equal_the_naive_sums_and_have_the_bits_of_their_operations() {
-    let halves = [FloatDType::BF16, FloatDType::F16]
-        .map(|format| Ground { format, ..Ground::planes(&Device::flex().autodiff()) });
     let cases = [
         Case::dense([9, 7, 11, 6], 5, 1, 1, 0),
         Case::dense([1, 300, 33, 31], 4, 1, 1, 0),
@@ -286,7 +287,7 @@ fn ends_of_blocks_equal_the_naive_sums_and_have_the_bits_of_their_operations() {
     ];
     for (number, case) in cases.into_iter().enumerate() {
         on_each_format(|ground| check_end_of_block(ground, case, 8600 + number as u64));
-        halves.iter().for_each(|ground| check_end_of_block(ground, case, 8600 + number as u64));
+        halves().iter().for_each(|ground| check_end_of_block(ground, case, 8600 + number as u64));
     }
 }
 

@@ -33,11 +33,7 @@ pub(crate) struct Making<T> {
 impl<T: Stored> Making<T> {
     /// So many elements of the format of a map.
     pub(crate) fn like(map: Source<'_, T>, count: usize) -> Self {
-        let elements = match map {
-            Source::Same(_) => Elements::Same(Vec::with_capacity(count)),
-            Source::Halves(half, _) => Elements::Halves(half, Vec::with_capacity(count)),
-        };
-        Self { elements, are_there: false, count, filled: AtomicUsize::new(0) }
+        Self { elements: Elements::like(map, count), are_there: false, count, filled: AtomicUsize::new(0) }
     }
 
     /// So many elements of the type that they are computed in.

@@ -510,11 +510,11 @@ impl<T: Stored> Elements<T> {
         }
     }
 
-    /// None yet, of the format of a map.
-    pub(crate) fn like(map: Source<'_, T>) -> Self {
+    /// None yet, of the format of a map, with room for so many.
+    pub(crate) fn like(map: Source<'_, T>, count: usize) -> Self {
         match map {
-            Source::Same(_) => Self::Same(Vec::new()),
-            Source::Halves(half, _) => Self::Halves(half, Vec::new()),
+            Source::Same(_) => Self::Same(Vec::with_capacity(count)),
+            Source::Halves(half, _) => Self::Halves(half, Vec::with_capacity(count)),
         }
     }
 

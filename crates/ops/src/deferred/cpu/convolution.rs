@@ -53,14 +53,24 @@ pub(crate) fn forward_to_end<T: Stored>(
         drop(prepared);
         return epilogue.of_whole(made);
     }
-    let (mut y, threads) = (Making::like(reading.x, shape.batch * shape.output * shape.out_plane()), shape.threads());
-    let samples = y.parts(shape.output * shape.out_plane()).into_iter().enumerate().collect();
-    samples::over_samples(threads, samples, |(sample, y)| {
-        let y = y.begin(threads);
-        let made = Elements::like(reading.x);
-        let mut y = ToEnd { y, epilogue, first: sample * shape.output, channels: shape.output, made, threads };
+    each_sample(reading, shape, |sample, y| {
+        let (first, channels) = (sample * shape.output, shape.output);
+        let made = Elements::like(reading.x, 0);
+        let mut y = ToEnd { y, epilogue, first, channels, made, threads: shape.threads() };
         forward_in_pieces(reading, sample, &prepared, shape, &mut y);
-    });
+    })
+}
+
+/// Lets `work` compute the output of each sample.
+fn each_sample<T: Stored>(
+    reading: &Reading<'_, T>,
+    shape: &Dense,
+    work: impl Fn(usize, Target<'_, T>) + Send + Sync,
+) -> Elements<T> {
+    let of_sample = shape.output * shape.out_plane();
+    let (mut y, threads) = (Making::like(reading.x, shape.batch * of_sample), shape.threads());
+    let samples = y.parts(of_sample).into_iter().enumerate().collect();
+    samples::over_samples(threads, samples, |(sample, y)| work(sample, y.begin(threads)));
     y.made()
 }
 
@@ -129,18 +139,12 @@ fn depthwise_backward<T: Stored>(
 }
 
 fn dense_forward<T: Stored>(reading: &Reading<'_, T>, prepared: &Filters<'_, T>, shape: &Dense) -> Elements<T> {
-    let of_sample = shape.output * shape.out_plane();
-    let mut y = Making::like(reading.x, shape.batch * of_sample);
-    let threads = shape.threads();
-    let samples = y.parts(of_sample).into_iter().enumerate().collect();
-    samples::over_samples(threads, samples, |(sample, y)| {
-        let mut y = y.begin(threads);
+    each_sample(reading, shape, |sample, mut y| {
         if !forward_in_pieces(reading, sample, prepared, shape, &mut y) {
             let mut read = Piece::default();
-            shape.forward(Source::Same(read.whole(reading, sample, threads)), prepared, y);
+            shape.forward(Source::Same(read.whole(reading, sample, shape.threads())), prepared, y);
         }
-    });
-    y.made()
+    })
 }
 
 /// Computes the output of a sample some pixels at a time, from strips, or where the filters are 1x1. Returns whether it is computed so.
