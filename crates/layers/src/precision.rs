@@ -9,7 +9,7 @@
 //! - sums over pixels and samples, in convolutions, their gradients and pooling, where the device's operations allow it.
 //!
 //! Filters of dense convolutions are rounded to the map's format where the device multiplies numbers of that format, as GPUs and processors
-//! with AVX-512 BF16 or AMX do.
+//! with AMX or a fast AVX-512 BF16 do.
 //!
 //! This corresponds to PyTorch's `autocast`, without its table of operations: each layer knows which formats it can use.
 

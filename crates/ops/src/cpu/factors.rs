@@ -14,7 +14,7 @@ use crate::reserve;
 
 /// Whether maps of a format are multiplied as they are stored.
 pub(crate) fn multiplies_as_stored(format: DType) -> bool {
-    format == DType::BF16 && gemm_bf16::available()
+    format == DType::BF16 && gemm_bf16::pays()
 }
 
 /// The left factor of products of filters.

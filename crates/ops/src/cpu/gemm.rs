@@ -129,7 +129,7 @@ pub fn packing_bytes(halves: bool) -> u64 {
     let own = inner_product::packing_bytes();
     #[cfg(not(target_arch = "x86_64"))]
     let own = 0;
-    let of_halves = if halves && gemm_bf16::available() { gemm_bf16::packing_bytes() } else { 0 };
+    let of_halves = if halves && gemm_bf16::pays() { gemm_bf16::packing_bytes() } else { 0 };
     (gemm_common::cache::CACHE_INFO[1].cache_bytes + own + of_halves) as u64
 }
 

@@ -6,8 +6,8 @@ use half::bf16;
 
 use super::matrix::{Matrix, Mode, Output, Pixels, Stretches, Strip, Threads};
 
-/// Whether this processor has the instructions: no.
-pub(crate) fn available() -> bool {
+/// Whether this processor multiplies numbers of bf16 faster than those of float32: no.
+pub(crate) fn pays() -> bool {
     false
 }
 

@@ -221,7 +221,7 @@ impl<'a, T: Stored> Source<'a, T> {
     /// The elements as they are stored, if products of this map have factors of bf16.
     pub(crate) fn halves(self) -> Option<&'a [bf16]> {
         match self {
-            Self::Halves(Half::Bf16, bits) if gemm_bf16::available() => Some(bits.reinterpret_cast()),
+            Self::Halves(Half::Bf16, bits) if gemm_bf16::pays() => Some(bits.reinterpret_cast()),
             _ => None,
         }
     }

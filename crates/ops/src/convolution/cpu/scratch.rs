@@ -318,7 +318,7 @@ mod tests {
             format: DType::F32,
         };
         let half = ConvScratch { format: DType::BF16, ..single };
-        let packed = |rows, inner| if gemm_bf16::available() { Left::bytes(rows, inner) } else { 0 };
+        let packed = |rows, inner| if gemm_bf16::pays() { Left::bytes(rows, inner) } else { 0 };
         // All pixels of a plane in float32, of input and output.
         let pieces = (96 + 160) * 49 * size_of::<f32>();
         assert_eq!(single.forward(), 0);
@@ -326,7 +326,7 @@ mod tests {
         let copies = (96 + 160) * 80 * size_of::<f32>();
         assert_eq!(single.input_gradient(), copies);
         assert_eq!(half.forward(), pieces + packed(160, 96));
-        let both = if gemm_bf16::available() { pieces + packed(96, 160) } else { copies + 96 * 49 * size_of::<f32>() };
+        let both = if gemm_bf16::pays() { pieces + packed(96, 160) } else { copies + 96 * 49 * size_of::<f32>() };
         assert_eq!(half.input_gradient(), both);
         // Columns of bf16; the transforms of a map of float16 are those of float32, and what is widened comes on top.
         let square = ConvScratch { kernel: 3, before: [1; 2], ..half };

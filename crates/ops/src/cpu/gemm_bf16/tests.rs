@@ -12,7 +12,7 @@ use super::super::room::Room;
 use super::super::tiles::blocks;
 use super::reference::{Numbers, element, of_stretches, of_taps, rounded};
 use super::{
-    Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, multiply,
+    Factor, INNER, Instruction, LONG, Left, Right, Taps, Turned, amx, are_contiguous, available, is_faster, multiply,
     multiply_with, outer, packing_bytes,
 };
 
@@ -429,6 +429,19 @@ fn products_do_not_depend_on_the_number_of_threads() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn registers_are_multiplied_where_that_is_faster_and_tiles_wherever_there_are_any() {
+    let processors = [
+        ("Zen 4", "AuthenticAMD", false, false, true),
+        ("Cooper Lake", "GenuineIntel", false, false, true),
+        ("Sapphire Rapids", "GenuineIntel", true, true, true),
+        ("Sapphire Rapids without tiles", "GenuineIntel", true, false, false),
+    ];
+    for (name, vendor, float16, tiles, expected) in processors {
+        assert_eq!(is_faster(vendor.as_bytes(), float16, tiles), expected, "{name}");
     }
 }
 
