@@ -5,9 +5,9 @@ use std::mem::MaybeUninit;
 use std::thread::LocalKey;
 
 use burn::tensor::{DType, bf16, f16};
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use rayon::prelude::*;
 
+use super::float16::{nearest_f16, round_f16, widen_f16};
 use super::gemm::Threads;
 use super::lanes::{BLOCK, vectorised};
 use super::real::Real;
@@ -62,7 +62,7 @@ impl Stored for f32 {
                 #[inline(always)]
                 || widen_bf16(from, to),
             ),
-            Half::F16 => from.reinterpret_cast::<f16>().convert_to_f32_slice(to),
+            Half::F16 => widen_f16(from, to),
         }
     }
 
@@ -79,7 +79,7 @@ impl Stored for f32 {
                 #[inline(always)]
                 || values.iter_mut().for_each(|value| *value = wide_bf16(nearest_bf16(*value))),
             ),
-            Half::F16 => values.iter_mut().for_each(|value| *value = f16::from_f32(*value).to_f32()),
+            Half::F16 => nearest_f16(values),
         }
     }
 
@@ -148,18 +148,6 @@ pub(crate) fn with_buffer<T: Stored, R>(length: usize, work: impl FnOnce(&mut [T
 fn widen_bf16(from: &[u16], to: &mut [f32]) {
     for (to, from) in to.iter_mut().zip(from) {
         *to = wide_bf16(*from);
-    }
-}
-
-/// The conversion of a slice, which writes over numbers, some at a time.
-fn round_f16(from: &[f32], to: &mut [MaybeUninit<u16>]) {
-    let mut some = [f16::ZERO; BLOCK];
-    for (from, to) in from.chunks(BLOCK).zip(to.chunks_mut(BLOCK)) {
-        let some = &mut some[..from.len()];
-        some.convert_from_f32_slice(from);
-        for (to, number) in to.iter_mut().zip(some) {
-            to.write(number.to_bits());
-        }
     }
 }
 

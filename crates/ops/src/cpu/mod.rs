@@ -15,6 +15,7 @@ pub(crate) mod bits;
 pub(crate) mod elements;
 pub(crate) mod factors;
 pub(crate) mod filter_cache;
+mod float16;
 pub(crate) mod gemm;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod gemm_bf16;
