@@ -109,6 +109,7 @@ MORE_ROWS, MORE_PEERS = "2026-11-30-zen5-more-rows-kindling.json", "2026-11-30-z
 ZEN4_ROWS, ZEN4_PEERS = "2026-12-01-zen4-rows-kindling.json", "2026-12-01-zen4-rows-pytorch.json"
 AVX2_ROWS, AVX2_PEERS = "2026-11-28-cpu-rows-avx2-kindling.json", "2026-11-28-cpu-rows-avx2-pytorch.json"
 AMX_ROWS, AMX_PEERS = "2026-12-01-amx-rows-kindling.json", "2026-12-01-amx-rows-pytorch.json"
+WITHOUT_AMX_ROWS, WITHOUT_AMX_PEERS = "2026-12-01-without-amx-rows-kindling.json", "2026-12-01-without-amx-rows-pytorch.json"
 UNET_ROWS, UNET_PEERS = "2026-11-29-unet-rows-kindling.json", "2026-11-29-unet-rows-pytorch.json"
 
 
@@ -270,6 +271,22 @@ def section_with_amx():
         f"{compiled(AMX_PEERS)}. ResNets and U-Net in bf16 alone, in which both sides are faster. Medians and memory as for segmentation.", AMX_ROWS, AMX_PEERS)
 
 
+def best_to_best(rows, peers):
+    """By network and what is done, how many times as fast the faster format of Kindling is as that of PyTorch."""
+    found = beside_pytorch(rows, peers).items()
+    return ", ".join(f"`{model}` {DOES[what]} {rate(fastest(ours)) / rate(fastest(theirs)):.2f}" for (model, what), (ours, theirs, _) in found)
+
+
+def section_without_amx():
+    return section_of_rounds(
+        "Without AMX",
+        "The same on a processor of Intel's whose AMX a hypervisor keeps back: `VDPBF16PS` does less than float32 there, so maps of bf16 are widened, and PyTorch's fastest "
+        "rows are of float32. Channels last, eager and compiled. Rows of float32 took turns; of bf16, PyTorch's were measured half an hour before and Kindling's two hours after, "
+        "with a later commit, whose float32 is the same. The faster format of each side, Kindling to PyTorch: "
+        f"{best_to_best(WITHOUT_AMX_ROWS, WITHOUT_AMX_PEERS)}. Medians and memory as for segmentation.",
+        WITHOUT_AMX_ROWS, WITHOUT_AMX_PEERS)
+
+
 def section_without_avx512():
     return section_of_rounds(
         "Without AVX-512",
@@ -294,7 +311,7 @@ def section_pytorch():
         parts += ["As it is installed, PyTorch uses glibc's malloc, which gives every large tensor back to the system. Earlier versions of this page compared with that:", "",
                   table(["network", "what", "PyTorch float32 as installed", "at its best", "ratio"], installed, 2), ""]
     return [*parts, f"*Measured: `benchmarks/{ROWS}` and `benchmarks/{PEERS}`, by `scripts/compare-peers.sh`; {conditions_of_rows()}; "
-            f"{versions}; commit {first['environment']['commit']}.*", "", *section_more(), *section_unet(), *section_zen4(), *section_with_amx(), *section_without_avx512()]
+            f"{versions}; commit {first['environment']['commit']}.*", "", *section_more(), *section_unet(), *section_zen4(), *section_with_amx(), *section_without_amx(), *section_without_avx512()]
 
 
 def compiled(peers=PEERS):
