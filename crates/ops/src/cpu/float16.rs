@@ -1,6 +1,6 @@
-//! Numbers of float16, widened and rounded by the processor's own instructions, 16 at a time with AVX-512 and eight with F16C. Elsewhere, and
-//! for the last few, the crate `half` does it. It has eight-fold instructions too, but calls a function for each eight, and for each number
-//! that is converted by itself asks what the processor has.
+//! Numbers of float16, widened and rounded by the processor's own instructions (F16C), eight at a time. Elsewhere, and for the last few, the
+//! crate `half` does it. It uses these instructions too, but calls a function for each eight, and for each number that is converted by itself
+//! asks what the processor has.
 //!
 //! # Why the unsafe code is sound
 //!
@@ -61,158 +61,71 @@ use x86_64::{nearest_by_instruction, round_by_instruction, widen_by_instruction}
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use std::arch::x86_64::{
-        __m128i, __m256i, _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps,
-        _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_loadu_si256, _mm256_storeu_ps, _mm256_storeu_si256, _mm512_cvtph_ps,
-        _mm512_cvtps_ph, _mm512_loadu_ps, _mm512_storeu_ps,
+        _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps, _mm256_cvtps_ph,
+        _mm256_loadu_ps, _mm256_storeu_ps,
     };
     use std::mem::MaybeUninit;
 
-    /// Numbers of a register of AVX-512, and of one of AVX.
-    const WIDE: usize = 16;
-    const NARROW: usize = 8;
+    /// Numbers that are converted together: those of a register.
+    const TOGETHER: usize = 8;
 
-    /// The instructions that convert.
-    #[derive(Clone, Copy, Debug)]
-    enum Instructions {
-        Avx512,
-        F16c,
+    /// Whether this processor has the instructions.
+    fn available() -> bool {
+        is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c")
     }
 
-    impl Instructions {
-        /// All that this processor has, the fastest first.
-        fn all() -> impl Iterator<Item = Self> {
-            let wide = is_x86_feature_detected!("avx512f").then_some(Self::Avx512);
-            let has_narrow = is_x86_feature_detected!("avx") && is_x86_feature_detected!("f16c");
-            wide.into_iter().chain(has_narrow.then_some(Self::F16c))
-        }
-
-        /// Widens numbers from the first on, and returns how many these are: whole groups. The processor must have these instructions, as those of
-        /// [`Instructions::all`] are.
-        fn widen(self, from: &[u16], to: &mut [f32]) -> usize {
-            match self {
-                Self::Avx512 => {
-                    let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
-                    // SAFETY: the processor has the instructions.
-                    unsafe { widen_wide(from, to) };
-                    WIDE * from.len().min(to.len())
-                }
-                Self::F16c => {
-                    let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
-                    // SAFETY: as above.
-                    unsafe { widen_narrow(from, to) };
-                    NARROW * from.len().min(to.len())
-                }
-            }
-        }
-
-        /// The same for rounding.
-        fn round(self, from: &[f32], to: &mut [MaybeUninit<u16>]) -> usize {
-            match self {
-                Self::Avx512 => {
-                    let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
-                    // SAFETY: as above.
-                    unsafe { round_wide(from, to) };
-                    WIDE * from.len().min(to.len())
-                }
-                Self::F16c => {
-                    let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
-                    // SAFETY: as above.
-                    unsafe { round_narrow(from, to) };
-                    NARROW * from.len().min(to.len())
-                }
-            }
-        }
-
-        /// The same for replacing numbers by the nearest ones.
-        fn nearest(self, values: &mut [f32]) -> usize {
-            match self {
-                Self::Avx512 => {
-                    let groups = values.as_chunks_mut().0;
-                    // SAFETY: as above.
-                    unsafe { nearest_wide(groups) };
-                    WIDE * groups.len()
-                }
-                Self::F16c => {
-                    let groups = values.as_chunks_mut().0;
-                    // SAFETY: as above.
-                    unsafe { nearest_narrow(groups) };
-                    NARROW * groups.len()
-                }
-            }
-        }
-    }
-
+    /// Widens numbers from the first on, and returns how many these are: whole groups, or none without the instructions.
     pub(super) fn widen_by_instruction(from: &[u16], to: &mut [f32]) -> usize {
-        Instructions::all().next().map_or(0, |fastest| fastest.widen(from, to))
+        if !available() {
+            return 0;
+        }
+        let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
+        // SAFETY: the processor has the instructions.
+        unsafe { widen(from, to) };
+        TOGETHER * from.len().min(to.len())
     }
 
+    /// The same for rounding.
     pub(super) fn round_by_instruction(from: &[f32], to: &mut [MaybeUninit<u16>]) -> usize {
-        Instructions::all().next().map_or(0, |fastest| fastest.round(from, to))
+        if !available() {
+            return 0;
+        }
+        let ((from, _), (to, _)) = (from.as_chunks(), to.as_chunks_mut());
+        // SAFETY: as above.
+        unsafe { round(from, to) };
+        TOGETHER * from.len().min(to.len())
     }
 
+    /// The same for replacing numbers by the nearest ones.
     pub(super) fn nearest_by_instruction(values: &mut [f32]) -> usize {
-        Instructions::all().next().map_or(0, |fastest| fastest.nearest(values))
+        if !available() {
+            return 0;
+        }
+        let groups = values.as_chunks_mut().0;
+        // SAFETY: as above.
+        unsafe { nearest(groups) };
+        TOGETHER * groups.len()
     }
 
     /// # Safety
     /// The processor has the instructions.
-    #[target_feature(enable = "avx512f")]
-    unsafe fn widen_wide(from: &[[u16; WIDE]], to: &mut [[f32; WIDE]]) {
+    #[target_feature(enable = "avx,f16c")]
+    unsafe fn widen(from: &[[u16; TOGETHER]], to: &mut [[f32; TOGETHER]]) {
         for (from, to) in from.iter().zip(to) {
             // SAFETY: a group has the numbers of a register.
-            unsafe {
-                _mm512_storeu_ps(to.as_mut_ptr(), _mm512_cvtph_ps(_mm256_loadu_si256(from.as_ptr().cast::<__m256i>())));
-            }
+            unsafe { _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast()))) };
         }
     }
 
     /// # Safety
     /// The processor has the instructions.
     #[target_feature(enable = "avx,f16c")]
-    unsafe fn widen_narrow(from: &[[u16; NARROW]], to: &mut [[f32; NARROW]]) {
-        for (from, to) in from.iter().zip(to) {
-            // SAFETY: as above.
-            unsafe {
-                _mm256_storeu_ps(to.as_mut_ptr(), _mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast::<__m128i>())));
-            }
-        }
-    }
-
-    /// # Safety
-    /// The processor has the instructions.
-    #[target_feature(enable = "avx512f")]
-    unsafe fn round_wide(from: &[[f32; WIDE]], to: &mut [[MaybeUninit<u16>; WIDE]]) {
+    unsafe fn round(from: &[[f32; TOGETHER]], to: &mut [[MaybeUninit<u16>; TOGETHER]]) {
         for (from, to) in from.iter().zip(to) {
             // SAFETY: as above; any bits are numbers.
             unsafe {
-                let bits = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(from.as_ptr()));
-                _mm256_storeu_si256(to.as_mut_ptr().cast::<__m256i>(), bits);
-            }
-        }
-    }
-
-    /// # Safety
-    /// The processor has the instructions.
-    #[target_feature(enable = "avx,f16c")]
-    unsafe fn round_narrow(from: &[[f32; NARROW]], to: &mut [[MaybeUninit<u16>; NARROW]]) {
-        for (from, to) in from.iter().zip(to) {
-            // SAFETY: as above.
-            unsafe {
                 let bits = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(from.as_ptr()));
-                _mm_storeu_si128(to.as_mut_ptr().cast::<__m128i>(), bits);
-            }
-        }
-    }
-
-    /// # Safety
-    /// The processor has the instructions.
-    #[target_feature(enable = "avx512f")]
-    unsafe fn nearest_wide(groups: &mut [[f32; WIDE]]) {
-        for group in groups {
-            // SAFETY: as above.
-            unsafe {
-                let bits = _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm512_loadu_ps(group.as_ptr()));
-                _mm512_storeu_ps(group.as_mut_ptr(), _mm512_cvtph_ps(bits));
+                _mm_storeu_si128(to.as_mut_ptr().cast(), bits);
             }
         }
     }
@@ -220,7 +133,7 @@ mod x86_64 {
     /// # Safety
     /// The processor has the instructions.
     #[target_feature(enable = "avx,f16c")]
-    unsafe fn nearest_narrow(groups: &mut [[f32; NARROW]]) {
+    unsafe fn nearest(groups: &mut [[f32; TOGETHER]]) {
         for group in groups {
             // SAFETY: as above.
             unsafe {
@@ -250,28 +163,26 @@ mod x86_64 {
                 ]
             });
             let singles: Vec<f32> = swept.chain(near).collect();
-            for instructions in Instructions::all() {
-                let mut wide = vec![0.0; halves.len()];
-                assert_eq!(instructions.widen(&halves, &mut wide), halves.len());
-                for (bits, wide) in halves.iter().zip(wide) {
-                    let expected = f16::from_bits(*bits).to_f32_const();
-                    assert!(wide.to_bits() == expected.to_bits() || wide.is_nan() && expected.is_nan(), "{bits:#x}");
-                }
-                let mut rounded = vec![MaybeUninit::new(0x1234); singles.len()];
-                assert_eq!(instructions.round(&singles, &mut rounded), singles.len());
-                let mut nearest = singles.clone();
-                assert_eq!(instructions.nearest(&mut nearest), singles.len());
-                for ((single, rounded), nearest) in singles.iter().zip(rounded).zip(nearest) {
-                    let expected = f16::from_f32_const(*single);
-                    // SAFETY: it has been written above.
-                    let rounded = f16::from_bits(unsafe { rounded.assume_init() });
-                    assert!(
-                        rounded.to_bits() == expected.to_bits() || rounded.is_nan() && expected.is_nan(),
-                        "{single:e}"
-                    );
-                    let same = nearest.to_bits() == expected.to_f32_const().to_bits();
-                    assert!(same || nearest.is_nan() && expected.is_nan(), "{single:e}");
-                }
+            if !available() {
+                return;
+            }
+            let mut wide = vec![0.0; halves.len()];
+            assert_eq!(widen_by_instruction(&halves, &mut wide), halves.len());
+            for (bits, wide) in halves.iter().zip(wide) {
+                let expected = f16::from_bits(*bits).to_f32_const();
+                assert!(wide.to_bits() == expected.to_bits() || wide.is_nan() && expected.is_nan(), "{bits:#x}");
+            }
+            let mut rounded = vec![MaybeUninit::new(0x1234); singles.len()];
+            assert_eq!(round_by_instruction(&singles, &mut rounded), singles.len());
+            let mut nearest = singles.clone();
+            assert_eq!(nearest_by_instruction(&mut nearest), singles.len());
+            for ((single, rounded), nearest) in singles.iter().zip(rounded).zip(nearest) {
+                let expected = f16::from_f32_const(*single);
+                // SAFETY: it has been written above.
+                let rounded = f16::from_bits(unsafe { rounded.assume_init() });
+                assert!(rounded.to_bits() == expected.to_bits() || rounded.is_nan() && expected.is_nan(), "{single:e}");
+                let same = nearest.to_bits() == expected.to_f32_const().to_bits();
+                assert!(same || nearest.is_nan() && expected.is_nan(), "{single:e}");
             }
         }
     }

@@ -48,8 +48,8 @@ use burn_flex::FlexTensor;
 
 use crate::reserve;
 
-/// Whether this processor multiplies numbers of bf16 faster than those of float32 (AVX-512 BF16, AMX). Dense convolutions of maps of bf16 on the CPU then round their
-/// filters, and what they normalise while they read it, to bf16; otherwise these stay float32.
+/// Whether this processor multiplies numbers of bf16 faster than those of float32 (AVX-512 BF16, AMX). Dense convolutions of maps of bf16 on
+/// the CPU then round their filters, and what they normalise while they read it, to bf16; otherwise these stay float32.
 pub fn multiplies_bf16() -> bool {
     gemm_bf16::pays()
 }
