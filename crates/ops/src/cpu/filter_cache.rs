@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use burn_flex::FlexTensor;
 
 use super::real::Real;
-use super::values::Values;
+use super::tensors::Values;
 
 /// While one exists, filters that convolutions on the CPU pack for products of bf16 are kept for all calls, in half the memory of the
 /// filters. They are dropped when the last cache closes.

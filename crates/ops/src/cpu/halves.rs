@@ -18,7 +18,7 @@ pub(crate) const SHARE: usize = 1 << 15;
 
 /// Elements that a loop over elements takes at a time from a map of a half format. Sums are the same however many blocks there are in a
 /// piece.
-pub(super) const PIECE: usize = 2 * BLOCK;
+pub(crate) const PIECE: usize = 2 * BLOCK;
 
 /// A half format. Its numbers are held as their bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
+use std::slice::ChunksMut;
 use std::sync::atomic::AtomicUsize;
 
 use super::bits::Bits;
@@ -101,13 +102,11 @@ pub(crate) enum Part<'a, T> {
 
 impl<'a, T: Stored> Part<'a, T> {
     /// Divides the part into parts of `size`; the last may have fewer elements.
-    pub(crate) fn parts(self, size: usize) -> Vec<Self> {
+    pub(crate) fn parts(self, size: usize) -> Parts<'a, T> {
         match self {
-            Self::Same(part, filled) => part.chunks_mut(size).map(|part| Self::Same(part, filled)).collect(),
-            Self::Halves(half, part, filled) => {
-                part.chunks_mut(size).map(|part| Self::Halves(half, part, filled)).collect()
-            }
-            Self::Made(target) => target.chunks(size).into_iter().map(Self::Made).collect(),
+            Self::Same(part, filled) => Parts::Same(part.chunks_mut(size), filled),
+            Self::Halves(half, part, filled) => Parts::Halves(half, part.chunks_mut(size), filled),
+            Self::Made(target) => Parts::Made(target.chunks(size).into_iter()),
         }
     }
 
@@ -117,6 +116,25 @@ impl<'a, T: Stored> Part<'a, T> {
             Self::Same(part, filled) => Target::Same(Room::blank(part, filled, threads)),
             Self::Halves(half, part, filled) => Target::Halves(Bits::new(half, Room::blank(part, filled, threads))),
             Self::Made(target) => target,
+        }
+    }
+}
+
+/// Parts of a part. It takes no memory to divide one that is blank: that is done for every plane.
+pub(crate) enum Parts<'a, T> {
+    Same(ChunksMut<'a, MaybeUninit<T>>, &'a AtomicUsize),
+    Halves(Half, ChunksMut<'a, MaybeUninit<u16>>, &'a AtomicUsize),
+    Made(std::vec::IntoIter<Target<'a, T>>),
+}
+
+impl<'a, T> Iterator for Parts<'a, T> {
+    type Item = Part<'a, T>;
+
+    fn next(&mut self) -> Option<Part<'a, T>> {
+        match self {
+            Self::Same(parts, filled) => parts.next().map(|part| Part::Same(part, filled)),
+            Self::Halves(half, parts, filled) => parts.next().map(|part| Part::Halves(*half, part, filled)),
+            Self::Made(parts) => parts.next().map(Part::Made),
         }
     }
 }

@@ -38,6 +38,7 @@ mod random;
 pub(crate) mod real;
 pub(crate) mod room;
 pub(crate) mod rounding;
+pub(crate) mod tensors;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 pub(crate) mod values;

@@ -6,10 +6,10 @@
 //! # Why the unsafe code is sound
 //!
 //! [`Room`] lends its places as numbers only when they have been written: memory of a slice has been, and blank memory is filled with zeros
-//! first ([`Room::fill`]), or has been written by a callee of [`Room::write`] or [`Room::write_columns`], who promises that, or of
-//! [`Room::write_rows`], which counts. Places are
-//! counted once, when all of them have been written: at once, or column by column, each beginning where the one before ended. What was
-//! counted is blank no more. Only initialised values are written, so memory of a slice stays what it is.
+//! first ([`Room::fill`], [`Room::next`]), or has been written by a callee of [`Room::write`] or [`Room::write_columns`], who promises that,
+//! or of [`Room::write_rows`], which counts. Places are counted once, when all of them have been written: at once, or column by column of one
+//! matrix, each beginning where the one before ended. What was counted is blank no more. Only initialised values are written, so memory of a
+//! slice stays what it is.
 
 #![allow(unsafe_code)]
 
@@ -35,8 +35,20 @@ struct Blank<'a> {
     written: &'a AtomicUsize,
     /// The threads that fill them.
     threads: Threads,
-    /// Columns that have been written, of the matrix whose rows lie in these places.
+    /// Columns that have been written, of the matrix whose rows lie in these places `stride` apart.
     columns: usize,
+    stride: usize,
+}
+
+impl<'a> Blank<'a> {
+    fn new(written: &'a AtomicUsize, threads: Threads) -> Self {
+        Self { written, threads, columns: 0, stride: 0 }
+    }
+
+    /// Whether so many columns of the matrix with this stride have been written.
+    fn holds(&self, columns: usize, stride: usize) -> bool {
+        columns == 0 || (columns <= self.columns && stride == self.stride)
+    }
 }
 
 impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
@@ -49,7 +61,7 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
 
     /// Places that have not. `written` counts them when they have.
     pub(crate) fn blank(all: &'a mut [MaybeUninit<E>], written: &'a AtomicUsize, threads: Threads) -> Self {
-        Self { all, blank: Some(Blank { written, threads, columns: 0 }) }
+        Self { all, blank: Some(Blank::new(written, threads)) }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -73,7 +85,7 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         }
         let Self { all, blank } = self;
         let known = blank.map(|blank| (blank.written, blank.threads));
-        let blank = || known.map(|(written, threads)| Blank { written, threads, columns: 0 });
+        let blank = || known.map(|(written, threads)| Blank::new(written, threads));
         all.chunks_mut(size).map(|all| Self { all, blank: blank() }).collect()
     }
 
@@ -82,6 +94,18 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         let all = self.fill();
         // SAFETY: all places have been written.
         unsafe { all.assume_init_mut() }
+    }
+
+    /// The numbers in some of these places: zeros in those that were blank, which are filled while they are in the cache if places are asked
+    /// for in their order.
+    pub(crate) fn next(&mut self, places: Range<usize>) -> &mut [E] {
+        if self.is_blank() {
+            let zeros = |all: &mut [MaybeUninit<E>]| all[places.clone()].fill(MaybeUninit::new(E::default()));
+            // SAFETY: each of these places gets a zero. They are columns of a matrix of one row.
+            unsafe { self.write_columns(self.len(), &places, zeros) }
+        }
+        // SAFETY: these places have been written, just now or all before.
+        unsafe { self.all[places].assume_init_mut() }
     }
 
     /// The same, for as long as the places are there.
@@ -144,15 +168,16 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         columns: &Range<usize>,
         work: impl FnOnce(&mut [MaybeUninit<E>]),
     ) {
-        // Columns that come out of order, or of a matrix that is not whole, are written after zeros.
+        // Columns that come out of order, or of another matrix, or of one that is not whole, are written after zeros.
         let whole = self.len().is_multiple_of(stride);
-        if self.blank.as_ref().is_some_and(|blank| blank.columns != columns.start || !whole) {
+        let follow = |blank: &Blank<'_>| blank.columns == columns.start && blank.holds(columns.start, stride);
+        if self.blank.as_ref().is_some_and(|blank| !(follow(blank) && whole)) {
             self.fill();
         }
         work(self.all);
         match &mut self.blank {
             Some(_) if columns.end == stride => self.count(),
-            Some(blank) => blank.columns = columns.end,
+            Some(blank) => (blank.columns, blank.stride) = (columns.end, stride),
             None => {}
         }
     }
@@ -196,7 +221,7 @@ impl<'a, E: Copy + Default + Send + Sync> Room<'a, E> {
         threads: Threads,
         work: impl Fn(usize, &mut [E], &mut R) + Sync,
     ) {
-        let written = self.blank.as_ref().is_none_or(|blank| columns.end <= blank.columns);
+        let written = self.blank.as_ref().is_none_or(|blank| blank.holds(columns.end, stride));
         assert!(written, "these columns have been written");
         let row = |(row, (places, each)): (usize, (&mut [MaybeUninit<E>], &mut R))| {
             // SAFETY: they have been written, in every row.
@@ -273,6 +298,33 @@ mod tests {
             let expected = |at: usize| if at % 20 < 10 { 0.0 } else { element(at / 20, at % 20) };
             assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == expected(at)));
         }
+    }
+
+    /// In order, in order up to some, and columns of two matrices.
+    #[test]
+    fn places_that_are_asked_for_one_after_the_other_are_zeros_and_are_counted_at_the_end() {
+        let mut memory: Vec<f32> = vec![7.0; 60];
+        memory.clear();
+        let written = AtomicUsize::new(0);
+        let count = || written.load(Ordering::Relaxed);
+        let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..60], &written, Threads::One);
+        for places in [0..13, 13..40, 40..60] {
+            assert_eq!(count(), 0);
+            let numbers = blank.next(places.clone());
+            assert!(numbers.iter().all(|number| *number == 0.0) && numbers.len() == places.len());
+            numbers.fill(places.start as f32);
+        }
+        assert_eq!(count(), 60);
+        assert_eq!(blank.next(12..14), [0.0, 13.0]);
+        assert_eq!([blank.numbers()[39], blank.numbers()[59]], [13.0, 40.0]);
+
+        let mut blank = Room::blank(&mut memory.spare_capacity_mut()[..60], &written, Threads::One);
+        blank.next(0..20);
+        let factors = [Matrix::of(&[1.0f32; 6], 6, 1), Matrix::of(&[2.0f32; 8], 1, 8)];
+        // Two columns of six rows are left out, and nobody is lent what was in memory.
+        blank.multiply(10, 2..10, factors, Threads::One);
+        assert_eq!(count(), 120);
+        assert!(blank.numbers().iter().enumerate().all(|(at, number)| *number == if at % 10 < 2 { 0.0 } else { 2.0 }));
     }
 
     #[test]

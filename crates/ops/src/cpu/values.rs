@@ -1,4 +1,4 @@
-//! Tensors as slices of numbers, and back.
+//! Elements of maps as slices of numbers, to read and to write.
 //!
 //! Operations compute in float32 whatever the format of a map, except for maps of float64 ([`super::real`]). A map of a half format
 //! is widened a piece at a time where it is read ([`Source`]), into memory that stays in the cache, and results are rounded once, to
@@ -8,11 +8,8 @@
 
 use std::ops::Range;
 
-use burn::backend::TensorMetadata;
-use burn::tensor::{DType, TensorData, bf16, f16};
-use burn_flex::FlexTensor;
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
-use half::vec::{HalfBitsVecExt, HalfFloatVecExt};
+use burn::tensor::{DType, bf16};
+use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
 pub(crate) use super::bits::Before;
@@ -22,86 +19,7 @@ use super::gemm::{Matrix, Mode, Threads, apart, as_singles};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
 use super::halves::{Half, PIECE, widen, with_buffer};
-use super::real::Real;
 use super::room::Room;
-
-/// The elements of a tensor in row-major order: borrowed from the tensor if they are stored in that type and order, else a copy.
-pub(crate) enum Values<T> {
-    Own(FlexTensor),
-    Made(Vec<T>),
-}
-
-impl<T: Real> std::ops::Deref for Values<T> {
-    type Target = [T];
-
-    fn deref(&self) -> &[T] {
-        match self {
-            // `values` made the tensor contiguous, and a contiguous tensor has a slice.
-            Self::Own(tensor) => tensor.as_slice().unwrap_or(&[]),
-            Self::Made(values) => values,
-        }
-    }
-}
-
-/// Compiles and runs an expression for the number type of a format: in `computed_in!(T = x.dtype(); ...)`, `T` is that type.
-macro_rules! computed_in {
-    ($number:ident = $dtype:expr; $work:expr) => {
-        if $dtype == burn::tensor::DType::F64 {
-            type $number = f64;
-            $work
-        } else {
-            type $number = f32;
-            $work
-        }
-    };
-}
-pub(crate) use computed_in;
-
-/// The elements of a weight, or of another tensor that is small beside a map. [`crate::serves`] must be true of it.
-pub(crate) fn values<T: Stored>(tensor: &FlexTensor) -> Values<T> {
-    let Contiguous(tensor) = contiguous(tensor);
-    if tensor.dtype() == T::DTYPE {
-        return Values::Own(tensor);
-    }
-    Values::Made(match tensor.as_slice::<f32>() {
-        // Float32 weights and statistics that are used with a map of float64.
-        Some(singles) => singles.iter().map(|value| T::of(f64::from(*value))).collect(),
-        None => {
-            let mut wide = Vec::new();
-            Contiguous(tensor).source().read_all(&mut wide, Threads::All);
-            wide
-        }
-    })
-}
-
-/// A tensor whose elements are a slice, in row-major order.
-pub(crate) struct Contiguous(FlexTensor);
-
-/// The map of a tensor of which [`crate::serves`] is true.
-pub(crate) fn contiguous(tensor: &FlexTensor) -> Contiguous {
-    Contiguous(if is_slice(tensor) { tensor.clone() } else { tensor.to_contiguous() })
-}
-
-fn is_slice(tensor: &FlexTensor) -> bool {
-    match tensor.dtype() {
-        DType::BF16 => tensor.as_slice::<bf16>().is_some(),
-        DType::F16 => tensor.as_slice::<f16>().is_some(),
-        DType::F64 => tensor.as_slice::<f64>().is_some(),
-        _ => tensor.as_slice::<f32>().is_some(),
-    }
-}
-
-impl Contiguous {
-    /// The elements, which are of type `T` or of a half format.
-    pub(crate) fn source<T: Stored>(&self) -> Source<'_, T> {
-        let Self(tensor) = self;
-        match (tensor.as_slice::<bf16>(), tensor.as_slice::<f16>()) {
-            (Some(halves), _) => Source::Halves(Half::Bf16, halves.reinterpret_cast()),
-            (_, Some(halves)) => Source::Halves(Half::F16, halves.reinterpret_cast()),
-            _ => Source::Same(tensor.as_slice().unwrap_or(&[])),
-        }
-    }
-}
 
 /// Elements to read: of the type that they are computed in, or of a half format.
 #[derive(Clone, Copy)]
@@ -153,7 +71,7 @@ impl<'a, T: Stored> Source<'a, T> {
         }
     }
 
-    fn read_all(self, buffer: &mut Vec<T>, threads: Threads) {
+    pub(super) fn read_all(self, buffer: &mut Vec<T>, threads: Threads) {
         buffer.resize(self.len(), T::of(0.0));
         self.copy_to(buffer, threads);
     }
@@ -167,7 +85,7 @@ impl<'a, T: Stored> Source<'a, T> {
     }
 
     /// A copy of all elements, as they are stored.
-    fn copied(self) -> Elements<T> {
+    pub(super) fn copied(self) -> Elements<T> {
         match self {
             Self::Same(values) => Elements::Same(values.to_vec()),
             Self::Halves(half, bits) => Elements::Halves(half, bits.to_vec()),
@@ -370,7 +288,16 @@ impl<'a, T: Stored> Target<'a, T> {
         }
     }
 
-    /// Ends what [`Target::open`] began.
+    /// Some of the elements as [`Target::open`] gives them, which follow those that were asked for before. The first begin with them all.
+    pub(crate) fn next<'b>(&'b mut self, places: Range<usize>, buffer: &'b mut Vec<T>, before: Before) -> &'b mut [T] {
+        match self {
+            Self::Same(room) => room.next(places),
+            Self::Halves(_) if places.start == 0 => &mut self.open(buffer, before)[places],
+            Self::Halves(_) => &mut buffer[places],
+        }
+    }
+
+    /// Ends what [`Target::open`] or [`Target::next`] began.
     pub(crate) fn close(&mut self, buffer: &[T], threads: Threads) {
         if let Self::Halves(bits) = self {
             bits.round(buffer, threads);
@@ -526,44 +453,10 @@ impl<T: Stored> Elements<T> {
         }
     }
 
-    /// The elements of a tensor that is given up: its own memory if nothing else refers to it.
-    pub(crate) fn of(tensor: FlexTensor) -> Self {
-        if !(tensor.is_unique() && is_slice(&tensor)) {
-            return contiguous(&tensor).source().copied();
-        }
-        let dtype = tensor.dtype();
-        let data = tensor.into_data();
-        // The data has the type that it is asked for, so no conversion can fail.
-        match dtype {
-            DType::BF16 => Self::Halves(Half::Bf16, data.try_into_vec::<bf16>().unwrap_or_default().reinterpret_into()),
-            DType::F16 => Self::Halves(Half::F16, data.try_into_vec::<f16>().unwrap_or_default().reinterpret_into()),
-            _ => Self::Same(data.try_into_vec().unwrap_or_default()),
-        }
-    }
-
     pub(crate) fn target(&mut self) -> Target<'_, T> {
         match self {
             Self::Same(values) => Target::Same(Room::written(values)),
             Self::Halves(half, bits) => Target::Halves(Bits::new(*half, Room::written(bits))),
         }
     }
-}
-
-/// A tensor of this shape. Numbers of a vector keep their type.
-pub(crate) fn tensor<T: Stored, const D: usize>(elements: impl Into<Elements<T>>, shape: [usize; D]) -> FlexTensor {
-    FlexTensor::from_data(data(elements.into(), shape))
-}
-
-/// The same before it is a tensor.
-pub(crate) fn data<T: Stored, const D: usize>(elements: Elements<T>, shape: [usize; D]) -> TensorData {
-    match elements {
-        Elements::Same(values) => TensorData::new(values, shape),
-        Elements::Halves(Half::Bf16, bits) => TensorData::new(bits.reinterpret_into::<bf16>(), shape),
-        Elements::Halves(Half::F16, bits) => TensorData::new(bits.reinterpret_into::<f16>(), shape),
-    }
-}
-
-/// The shape of a map.
-pub(crate) fn dims(x: &FlexTensor) -> [usize; 4] {
-    x.shape().dims()
 }

@@ -28,7 +28,8 @@ use crate::cpu::panels;
 use crate::cpu::parts::{parts, parts_of};
 use crate::cpu::pool::Pool;
 use crate::cpu::reserve;
-use crate::cpu::values::{Contiguous, Elements, Source, Stored, Values, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{Contiguous, Values, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Elements, Source, Stored};
 use crate::deferred::cpu::epilogue::Epilogue;
 use crate::normed_convolution::{Layer, Normed, Shortcut};
 
@@ -280,7 +281,7 @@ impl<T: Stored> Kernel<'_, T> {
         let mut bits = std::mem::take(&mut scratch.bits);
         self.each_channel(band.sample, band.channels, &read, scratch, |channel, x, buffer, convolved| {
             let Some((plane, sums)) = planes.next() else { return };
-            let mut pieces = plane.parts(piece).into_iter();
+            let mut pieces = plane.parts(piece);
             read.depthwise.forward(channel, x, self.filters, buffer, &mut |pixels, work| {
                 let Some(piece) = pieces.next() else { return };
                 convolved.resize(pixels.len(), T::of(0.0));
@@ -427,7 +428,7 @@ fn bands<'a, T: Stored>(shape: &Shape, y: &'a mut Making<T>, sums: &'a mut [f64]
                 sums: Vec::new(),
             }));
         }
-        for (number, plane) in y.parts(height * width).into_iter().enumerate() {
+        for (number, plane) in y.parts(height * width).enumerate() {
             let of_group = all[first + number / planes..].iter_mut().step_by(channels.div_ceil(from));
             let mut sums = sums.next().unwrap_or_default().chunks_mut(each.div_ceil(ROWS_SUMMED));
             of_group.zip(plane.parts(each * width)).for_each(|(band, rows)| {

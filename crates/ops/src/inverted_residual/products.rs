@@ -10,7 +10,8 @@ use crate::cpu::filter_cache::packed_once;
 use crate::cpu::gemm::{Matrix, Threads, apart};
 use crate::cpu::gemm_bf16::Left;
 use crate::cpu::panels;
-use crate::cpu::values::{Elements, Source, Stored, Values};
+use crate::cpu::tensors::Values;
+use crate::cpu::values::{Elements, Source, Stored};
 use crate::normed_convolution::Normed;
 
 /// Filters, prepared for the way they are multiplied.

@@ -6,7 +6,7 @@ use burn_flex::FlexTensor;
 use super::{Layer, NormedConvolutions, Shortcut};
 use crate::convolution::Convolution;
 use crate::convolution::cpu::Shape;
-use crate::cpu::values::{Contiguous, computed_in, contiguous, tensor, values};
+use crate::cpu::tensors::{Contiguous, computed_in, contiguous, tensor, values};
 use crate::deferred::DeferredMap;
 use crate::deferred::cpu::convolution;
 

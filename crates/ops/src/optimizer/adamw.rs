@@ -19,7 +19,8 @@ use crate::cpu::gemm::Threads;
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::room::Room;
-use crate::cpu::values::{Target, tensor, values};
+use crate::cpu::tensors::{tensor, values};
+use crate::cpu::values::Target;
 #[cfg(feature = "cube")]
 use crate::device::on_cpu;
 use crate::device::serves;

@@ -12,7 +12,7 @@ use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
 use crate::cpu::lanes::vectorised;
-use crate::cpu::values::{tensor, values};
+use crate::cpu::tensors::{tensor, values};
 use crate::device::{on_cpu, serves};
 use crate::sum::sum;
 

@@ -13,7 +13,8 @@ use crate::cpu::lanes::vectorised;
 use crate::cpu::making::{Making, Part};
 use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
-use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Before, Elements, Source, Stored};
 
 /// Pixels that a thread takes at a time: a few classes of them stay in its cache.
 const PIECE: usize = 1 << 11;

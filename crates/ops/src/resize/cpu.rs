@@ -15,7 +15,8 @@ use crate::cpu::lanes::{interleave, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
-use crate::cpu::values::{Before, Elements, Source, Stored, computed_in, contiguous, dims, tensor};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor};
+use crate::cpu::values::{Before, Elements, Source, Stored};
 
 impl Resize for Flex {
     fn resize(x: FlexTensor, size: [usize; 2], interpolation: Interpolation) -> FlexTensor {

@@ -12,7 +12,8 @@ use crate::cpu::lanes::{sum, sum_pairs, vectorised};
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
 use crate::cpu::reserve_like;
-use crate::cpu::values::{Elements, Source, Stored, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Elements, Source, Stored};
 use crate::graph::Gradient;
 
 impl SqueezeExcite for Flex {

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use super::Statistics;
 use crate::cpu::lanes::{sum, vectorised};
-use crate::cpu::values::{Source, Stored, computed_in, contiguous, dims, tensor};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor};
+use crate::cpu::values::{Source, Stored};
 
 impl Statistics for Flex {
     fn statistics(x: FlexTensor, groups: Vec<usize>) -> FlexTensor {

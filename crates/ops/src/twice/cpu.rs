@@ -9,7 +9,8 @@ use crate::cpu::gemm::Threads;
 use crate::cpu::halves::{Half, SHARE};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
-use crate::cpu::values::{Elements, Source, Target, computed_in, contiguous, dims, tensor};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor};
+use crate::cpu::values::{Elements, Source, Target};
 
 impl SumOfTwo for Flex {
     /// In the place of the first, if nobody else refers to it.

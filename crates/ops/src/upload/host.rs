@@ -6,7 +6,8 @@ use rayon::prelude::*;
 use crate::cpu::gemm::Threads;
 use crate::cpu::halves::{Half, SHARE};
 use crate::cpu::making::Making;
-use crate::cpu::values::{Source, Target, data};
+use crate::cpu::tensors::data;
+use crate::cpu::values::{Source, Target};
 
 /// A copy of the numbers, rounded to a format.
 pub(super) fn copy<const D: usize>(numbers: &[f32], shape: [usize; D], format: FloatDType) -> TensorData {

@@ -267,20 +267,22 @@ impl<T: Real> Correlate<'_, T> {
     }
 }
 
-/// For each offset, the sum over all pixels of `rows` rows of `columns` of `dy` times the pixel of `from` at that offset from the same
-/// position: the gradient of the factors of [`correlate`].
+/// For each offset, adds to its sum that over all pixels of `rows` rows of `columns` of `dy` times the pixel of `from` at that offset from
+/// the same position: the gradient of the factors of [`correlate`].
 ///
 /// # Panics
 /// As [`correlate`].
-pub(crate) fn products<T: Real>(
+pub(crate) fn add_products<T: Real>(
     offsets: &[usize],
     (from, source): (&[T], Rows),
     dy: &[T],
     [rows, columns]: [usize; 2],
-) -> Vec<f64> {
+    sums: &mut [f64],
+) {
     source.assert_inside(from, offsets.iter().copied(), [rows, columns]);
     let shared = Shared::of(offsets.len(), |tap| offsets[tap], source.pitch);
-    Arch::new().dispatch(Products { offsets, shared, from, source, dy, rows, columns })
+    let products = Products { offsets, shared, from, source, dy, rows, columns };
+    Arch::new().dispatch(AddProducts { products, sums });
 }
 
 /// The pixels at all offsets lie in `from` ([`Rows::assert_inside`]).
@@ -294,27 +296,33 @@ struct Products<'a, T> {
     columns: usize,
 }
 
-impl<T: Real> WithSimd for Products<'_, T> {
-    type Output = Vec<f64>;
+/// [`Products`] that are added to a sum for each offset.
+struct AddProducts<'a, 's, T> {
+    products: Products<'a, T>,
+    sums: &'s mut [f64],
+}
+
+impl<T: Real> WithSimd for AddProducts<'_, '_, T> {
+    type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) -> Vec<f64> {
+    fn with_simd<S: Simd>(self, simd: S) {
         // As for `Correlate`; here sums and gradients of several rows have to find room.
-        let many = S::F32_LANES >= 16;
-        match self.shared {
+        let (many, Self { products: of, sums }) = (S::F32_LANES >= 16, self);
+        match of.shared {
             Some(Shared { side: 3, step: 1, upwards: false }) if many => {
-                self.shared::<S, 3, 3, 4, 1>(simd, self.offsets)
+                of.shared::<S, 3, 3, 4, 1>(simd, of.offsets, sums);
             }
-            Some(Shared { side: 3, step: 1, upwards: false }) => self.shared::<S, 3, 3, 2, 1>(simd, self.offsets),
-            Some(Shared { side: 3, step: 2, .. }) if many => self.shared::<S, 3, 3, 4, 2>(simd, self.offsets),
-            Some(Shared { side: 3, step: 2, .. }) => self.shared::<S, 3, 3, 2, 2>(simd, self.offsets),
-            Some(Shared { side: 5, step: 1, upwards: false }) if many => self.of_five::<S, 1>(simd),
-            Some(Shared { side: 5, step: 2, .. }) if many => self.of_five::<S, 2>(simd),
-            _ => match self.offsets.len() {
-                9 => self.apart::<S, 9>(simd),
-                25 => self.apart::<S, 5>(simd),
-                49 => self.apart::<S, 7>(simd),
-                _ => self.apart::<S, 1>(simd),
+            Some(Shared { side: 3, step: 1, upwards: false }) => of.shared::<S, 3, 3, 2, 1>(simd, of.offsets, sums),
+            Some(Shared { side: 3, step: 2, .. }) if many => of.shared::<S, 3, 3, 4, 2>(simd, of.offsets, sums),
+            Some(Shared { side: 3, step: 2, .. }) => of.shared::<S, 3, 3, 2, 2>(simd, of.offsets, sums),
+            Some(Shared { side: 5, step: 1, upwards: false }) if many => of.of_five::<S, 1>(simd, sums),
+            Some(Shared { side: 5, step: 2, .. }) if many => of.of_five::<S, 2>(simd, sums),
+            _ => match of.offsets.len() {
+                9 => of.apart::<S, 9>(simd, sums),
+                25 => of.apart::<S, 5>(simd, sums),
+                49 => of.apart::<S, 7>(simd, sums),
+                _ => of.apart::<S, 1>(simd, sums),
             },
         }
     }
@@ -323,10 +331,9 @@ impl<T: Real> WithSimd for Products<'_, T> {
 impl<T: Real> Products<'_, T> {
     /// The sums for `N` offsets at a time, where each reads its own pixels.
     #[inline(always)]
-    fn apart<S: Simd, const N: usize>(&self, simd: S) -> Vec<f64> {
+    fn apart<S: Simd, const N: usize>(&self, simd: S, sums: &mut [f64]) {
         let Self { offsets, from, source, columns, .. } = *self;
-        let mut all = Vec::with_capacity(offsets.len());
-        for offsets in offsets.as_chunks::<N>().0 {
+        for (offsets, all) in offsets.as_chunks::<N>().0.iter().zip(sums.as_chunks_mut::<N>().0) {
             let mut totals = [0.0; N];
             for together in (0..self.rows).step_by(SUMMED) {
                 let mut sums = [T::of(0.0).splat(simd); N];
@@ -345,18 +352,16 @@ impl<T: Real> Products<'_, T> {
                     *total += T::sum_of(simd, sum).wide();
                 }
             }
-            all.extend(totals);
+            add(all, &totals);
         }
-        all
     }
 
     /// The sums for five rows of five offsets: more than registers hold together.
     #[inline(always)]
-    fn of_five<S: Simd, const STEP: usize>(&self, simd: S) -> Vec<f64> {
-        let (above, below) = self.offsets.split_at(2 * 5);
-        let mut made = self.shared::<S, 5, 2, 2, STEP>(simd, above);
-        made.extend(self.shared::<S, 5, 3, 2, STEP>(simd, below));
-        made
+    fn of_five<S: Simd, const STEP: usize>(&self, simd: S, sums: &mut [f64]) {
+        let ((above, below), (of_above, of_below)) = (self.offsets.split_at(2 * 5), sums.split_at_mut(2 * 5));
+        self.shared::<S, 5, 2, 2, STEP>(simd, above, of_above);
+        self.shared::<S, 5, 3, 2, STEP>(simd, below, of_below);
     }
 
     /// The sums for `R` rows of `K` offsets, which share pixels, from `N` rows of gradients at a time, `STEP` rows of offsets apart.
@@ -365,28 +370,29 @@ impl<T: Real> Products<'_, T> {
         &self,
         simd: S,
         offsets: &[usize],
-    ) -> Vec<f64> {
+        all: &mut [f64],
+    ) {
         let mut totals = [[0.0; K]; R];
         for together in (0..self.rows).step_by(SUMMED) {
             let mut sums = [[T::of(0.0).splat(simd); K]; R];
             let end = (together + SUMMED).min(self.rows);
             let whole = end - (end - together) % N;
             for row in (together..whole).step_by(N) {
-                sums = self.add::<S, K, R, N, STEP>(simd, offsets, row, sums);
+                sums = self.add_rows::<S, K, R, N, STEP>(simd, offsets, row, sums);
             }
             for row in whole..end {
-                sums = self.add::<S, K, R, 1, STEP>(simd, offsets, row, sums);
+                sums = self.add_rows::<S, K, R, 1, STEP>(simd, offsets, row, sums);
             }
             for (total, sum) in totals.as_flattened_mut().iter_mut().zip(sums.as_flattened()) {
                 *total += T::sum_of(simd, *sum).wide();
             }
         }
-        totals.as_flattened().to_vec()
+        add(all, totals.as_flattened());
     }
 
     /// Adds the products of `N` rows of gradients from `row` on.
     #[inline(always)]
-    fn add<S: Simd, const K: usize, const R: usize, const N: usize, const STEP: usize>(
+    fn add_rows<S: Simd, const K: usize, const R: usize, const N: usize, const STEP: usize>(
         &self,
         simd: S,
         offsets: &[usize],
@@ -429,6 +435,14 @@ impl<T: Real> Products<'_, T> {
         let of_row = &self.dy[row * self.columns..][..self.columns];
         let dy = &of_row[start..self.columns.min(start + T::lanes::<S>())];
         if dy.len() == T::lanes::<S>() { T::load(simd, dy) } else { T::load_part(simd, dy) }
+    }
+}
+
+/// Adds numbers to as many sums.
+#[inline(always)]
+fn add(sums: &mut [f64], numbers: &[f64]) {
+    for (sum, number) in sums.iter_mut().zip(numbers) {
+        *sum += number;
     }
 }
 
@@ -481,10 +495,12 @@ mod tests {
                 let (dy, source) = (whole(rows * columns), Rows { first: 3, pitch });
                 let offsets: Vec<usize> =
                     (0..kernel * kernel).map(|tap| tap / kernel * below + tap % kernel * across).collect();
-                let found = products(&offsets, (&from, source), &dy, [rows, columns]);
+                // Added to what is there.
+                let mut found = vec![3.0; offsets.len()];
+                add_products(&offsets, (&from, source), &dy, [rows, columns], &mut found);
                 let pixel = |at: usize, offset: usize| from[3 + at / columns * pitch + at % columns + offset];
                 let sum = |offset: &usize| dy.iter().enumerate().map(|(at, dy)| dy * pixel(at, *offset)).sum::<f32>();
-                let expected: Vec<f64> = offsets.iter().map(|offset| f64::from(sum(offset))).collect();
+                let expected: Vec<f64> = offsets.iter().map(|offset| 3.0 + f64::from(sum(offset))).collect();
                 assert_eq!(found, expected, "{kernel} {below} {across}, {rows}x{columns}");
             }
         }

@@ -24,7 +24,8 @@ use crate::cpu::gemm::{IN_ONE_GO, Matrix, Threads};
 use crate::cpu::lanes::vectorised;
 use crate::cpu::making::Making;
 use crate::cpu::real::Real;
-use crate::cpu::values::{Elements, Source, Stored, Target, Values};
+use crate::cpu::tensors::Values;
+use crate::cpu::values::{Elements, Source, Stored, Target};
 
 /// Pixels of one product of the gradient of 1x1 filters with factors of bf16.
 const PIXELS: usize = 8192;

@@ -13,7 +13,7 @@ use std::ops::Range;
 use burn_flex::FlexTensor;
 use rayon::prelude::*;
 
-use super::correlate::{ROWS, Rows, SLACK, SUMMED, Tap, correlate, products};
+use super::correlate::{ROWS, Rows, SLACK, SUMMED, Tap, add_products, correlate};
 use super::surrounded::{Surrounded, whole_lines};
 use crate::convolution::Places;
 use crate::cpu::gemm::Threads;
@@ -123,8 +123,11 @@ impl<T: Stored> Plane<T> for Source<'_, T> {
     }
 }
 
+/// Writes pixels of a plane of results.
+pub(crate) type Write<'a, T> = dyn FnMut(&mut [T]) + 'a;
+
 /// Lends some pixels of a plane of results, whatever they are, to be written.
-pub(crate) type Lend<'a, T> = dyn FnMut(Range<usize>, &mut dyn FnMut(&mut [T])) + 'a;
+pub(crate) type Lend<'a, T> = dyn FnMut(Range<usize>, &mut Write<'_, T>) + 'a;
 
 /// The shapes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -144,7 +147,7 @@ pub(crate) struct Geometry {
 
 impl Geometry {
     pub(crate) fn of([batch, channels, height, width]: [usize; 4], weight: &FlexTensor, places: Places) -> Self {
-        let [.., kernel] = crate::cpu::values::dims(weight);
+        let [.., kernel] = crate::cpu::tensors::dims(weight);
         let Places { stride, dilation, before, out } = places;
         Self { batch, channels, height, width, kernel, stride, dilation, before, out }
     }
@@ -165,7 +168,7 @@ impl Geometry {
         self.out[0] * self.out[1]
     }
 
-    fn taps(&self) -> usize {
+    pub(crate) fn taps(&self) -> usize {
         self.kernel * self.kernel
     }
 
@@ -205,8 +208,26 @@ pub(crate) struct Scratch<T> {
     output: Surrounded<T>,
     /// The gradient of an input plane, phase by phase.
     apart: Vec<T>,
-    /// With the factors of a plane; offsets are the same for all.
+    /// The offsets of the taps in an input plane.
+    offsets: Vec<usize>,
+    /// The taps with the factors of a plane.
     taps: Vec<Tap<T>>,
+    /// The taps of each phase in an output plane, with the factors of that plane.
+    back: Vec<Back<T>>,
+}
+
+/// The taps through which outputs reach the input pixels of a phase.
+struct Back<T> {
+    taps: Vec<Tap<T>>,
+    /// The place of each tap's factor in the filter.
+    places: Vec<usize>,
+}
+
+impl<T: Real> Back<T> {
+    /// Takes the factors of a filter.
+    fn take(&mut self, filter: &[T]) {
+        self.taps.iter_mut().zip(&self.places).for_each(|(tap, place)| tap.factor = filter[*place]);
+    }
 }
 
 impl<T> Default for Scratch<T> {
@@ -216,7 +237,9 @@ impl<T> Default for Scratch<T> {
             phases: Surrounded::default(),
             output: Surrounded::default(),
             apart: Vec::new(),
+            offsets: Vec::new(),
             taps: Vec::new(),
+            back: Vec::new(),
         }
     }
 }
@@ -259,8 +282,8 @@ impl Geometry {
         (most - most % multiple).max(multiple)
     }
 
-    /// Computes the gradient of the input: a correlation of the output's gradient with the reversed filter. With a stride, input
-    /// pixels of different phases meet different taps, so each phase is a correlation with its own part of the filter.
+    /// Computes the gradient of the input, some rows at a time: a correlation of the output's gradient with the reversed filter. With a
+    /// stride, input pixels of different phases meet different taps, so each phase is a correlation with its own part of the filter.
     pub(crate) fn backward_input<T: Real>(
         &self,
         index: usize,
@@ -269,64 +292,88 @@ impl Geometry {
         scratch: &mut Scratch<T>,
         lend: &mut Lend<'_, T>,
     ) {
-        let padded = self.padded_output();
-        let ([top, left], factors) = (self.before, self.filter(weight, index));
-        if self.stride == 1 {
-            let taps = self.backward_taps(factors, [0, 0], &padded);
-            let mut surrounded = 0;
-            for rows in parts(self.height, self.rows_at_once(ROWS)) {
-                // The first tap reaches as far down as there are rows of zeros above the map.
-                surrounded = self.surround(dy, surrounded, rows.end + top, &padded, scratch);
-                let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
-                lend(rows.start * self.width..rows.end * self.width, &mut |dx| {
-                    let target = Rows { first: 0, pitch: self.width };
-                    correlate(&taps, (scratch.output.numbers(), source), (dx, target), [rows.len(), self.width]);
-                });
-            }
-            return;
+        let (padded, filter) = (self.padded_output(), self.filter(weight, index));
+        if scratch.back.is_empty() {
+            scratch.back = self.back(&padded);
         }
-        self.surround(dy, 0, self.out[0], &padded, scratch);
-        // Compute the phases one by one, then interleave their columns.
+        scratch.back.iter_mut().for_each(|back| back.take(filter));
+        let mut surrounded = 0;
+        for rows in parts(self.height, self.stride * self.rows_at_once(ROWS)) {
+            // The first tap reaches as far down as there are rows of zeros above the map.
+            let end = (rows.end - 1 + self.before[0]) / self.stride + 1;
+            surrounded = self.surround(dy, surrounded, end, &padded, scratch);
+            match self.stride {
+                1 => self.backward_rows(rows, &padded, scratch, lend),
+                _ => self.backward_phases(rows, &padded, scratch, lend),
+            }
+        }
+    }
+
+    /// Computes rows of the gradient of the input without a stride.
+    fn backward_rows<T: Real>(
+        &self,
+        rows: Range<usize>,
+        padded: &Padded,
+        scratch: &Scratch<T>,
+        lend: &mut Lend<'_, T>,
+    ) {
+        let [top, left] = self.before;
+        let source = Rows { first: (rows.start + top) * padded.pitch + left, pitch: padded.pitch };
+        lend(rows.start * self.width..rows.end * self.width, &mut |dx| {
+            let target = Rows { first: 0, pitch: self.width };
+            let taps = &scratch.back[0].taps;
+            correlate(taps, (scratch.output.numbers(), source), (dx, target), [rows.len(), self.width]);
+        });
+    }
+
+    /// The same with a stride: the phases one by one, whose columns are interleaved then.
+    fn backward_phases<T: Real>(
+        &self,
+        rows: Range<usize>,
+        padded: &Padded,
+        scratch: &mut Scratch<T>,
+        lend: &mut Lend<'_, T>,
+    ) {
+        let (Scratch { output, apart, back, .. }, [top, left]) = (scratch, self.before);
         let positions = (self.width - 1 + left) / self.stride + 1;
-        scratch.apart.resize(self.height * self.stride * positions, T::of(0.0));
-        for phase in 0..self.stride {
-            // The first row of the map that is in this phase.
-            let first = (phase + self.stride - top % self.stride) % self.stride;
-            let rows = self.height.saturating_sub(first).div_ceil(self.stride);
-            for column in 0..self.stride {
-                let taps = self.backward_taps(factors, [phase, column], &padded);
-                let source = Rows { first: (first + top) / self.stride * padded.pitch, pitch: padded.pitch };
-                let pitch = self.stride * positions;
-                let target = Rows { first: first * pitch + column * positions, pitch: self.stride * pitch };
-                correlate(&taps, (scratch.output.numbers(), source), (&mut scratch.apart, target), [rows, positions]);
-            }
+        let pitch = self.stride * positions;
+        apart.resize(rows.len() * pitch, T::of(0.0));
+        for (phase, Back { taps, .. }) in back.iter().enumerate() {
+            let (phase, column) = (phase / self.stride, phase % self.stride);
+            // The first of these rows that is in this phase, and how many are.
+            let first = (phase + self.stride - (rows.start + top) % self.stride) % self.stride;
+            let count = rows.len().saturating_sub(first).div_ceil(self.stride);
+            let position = (rows.start + first + top) / self.stride;
+            let source = Rows { first: position * padded.pitch, pitch: padded.pitch };
+            let target = Rows { first: first * pitch + column * positions, pitch: self.stride * pitch };
+            correlate(taps, (output.numbers(), source), (&mut *apart, target), [count, positions]);
         }
-        lend(0..self.in_plane(), &mut |dx| {
-            for (apart, row) in scratch.apart.chunks_exact(self.stride * positions).zip(dx.chunks_exact_mut(self.width))
-            {
+        lend(rows.start * self.width..rows.end * self.width, &mut |dx| {
+            for (apart, row) in apart.chunks_exact(pitch).zip(dx.chunks_exact_mut(self.width)) {
                 join(self.stride, left, apart, row);
             }
         });
     }
 
-    /// Computes the gradient of the plane's filter, some rows of the output's gradient at a time.
+    /// Adds the gradient of the plane's filter to a sum for each tap, some rows of the output's gradient at a time.
     pub(crate) fn backward_weight<T: Real>(
         &self,
         x: &dyn Plane<T>,
         dy: &dyn Plane<T>,
         scratch: &mut Scratch<T>,
-    ) -> Vec<f64> {
+        sums: &mut [f64],
+    ) {
         let ([.., width], [pitch, _]) = (self.output(), self.pitch());
-        let places: Vec<usize> = self.places().collect();
-        let (mut sums, mut split) = (vec![0.0; places.len()], 0);
+        if scratch.offsets.is_empty() {
+            scratch.offsets.extend(self.places());
+        }
+        let mut split = 0;
         for rows in parts(self.out[0], self.rows_at_once(SUMMED)) {
             split = self.split(x, split, rows.end, scratch);
             let dy = dy.pixels(rows.start * width..rows.end * width, &mut scratch.made);
             let source = Rows { first: rows.start * self.stride * pitch, pitch: self.stride * pitch };
-            let of_rows = products(&places, (scratch.phases.numbers(), source), dy, [rows.len(), width]);
-            sums.iter_mut().zip(of_rows).for_each(|(sum, of_rows)| *sum += of_rows);
+            add_products(&scratch.offsets, (scratch.phases.numbers(), source), dy, [rows.len(), width], sums);
         }
-        sums
     }
 
     /// The filter of a plane.
@@ -348,15 +395,23 @@ impl Geometry {
         (0..self.taps()).map(place).map(move |[row, column]| row * pitch + across(column))
     }
 
-    /// The taps through which outputs reach the input pixels of a phase, with the offset from a pixel's position to the output.
-    fn backward_taps<T: Real>(&self, factors: &[T], [row, column]: [usize; 2], padded: &Padded) -> Vec<Tap<T>> {
+    /// The taps through which outputs reach the input pixels of each phase, `[stride, stride]`, with the offset from a pixel's position to
+    /// the output, and without factors.
+    fn back<T: Real>(&self, padded: &Padded) -> Vec<Back<T>> {
         let part = |phase: usize| (0..self.kernel).filter(move |at| at * self.dilation % self.stride == phase);
         let back = |at: usize| padded.before - at * self.dilation / self.stride;
-        let tap = |(down, across): (usize, usize)| Tap {
-            offset: back(down) * padded.pitch + back(across),
-            factor: factors[down * self.kernel + across],
+        let of_phase = |row: usize, column: usize| {
+            let pairs = || part(row).flat_map(|down| part(column).map(move |across| (down, across)));
+            let offsets = pairs().map(|(down, across)| back(down) * padded.pitch + back(across));
+            Back {
+                taps: offsets.map(|offset| Tap { offset, factor: T::of(0.0) }).collect(),
+                places: pairs().map(|(down, across)| down * self.kernel + across).collect(),
+            }
         };
-        part(row).flat_map(|down| part(column).map(move |across| (down, across))).map(tap).collect()
+        (0..self.stride)
+            .flat_map(|row| (0..self.stride).map(move |column| (row, column)))
+            .map(|(row, column)| of_phase(row, column))
+            .collect()
     }
 
     /// Splits rows of an input plane into phases with zeros around it, `[rows, stride, phase]`: from row `done` on those that output rows
@@ -438,12 +493,16 @@ pub(crate) fn forward<T: Stored>(x: Source<'_, T>, weight: &[T], geometry: &Geom
 }
 
 /// Lends a part of a result piece by piece: in a buffer, where it is rounded from there.
-pub(crate) fn in_parts<'a, T: Stored>(part: Part<'a, T>, piece: usize, made: &'a mut Vec<T>) -> Box<Lend<'a, T>> {
-    let mut pieces = part.parts(piece).into_iter();
-    Box::new(move |_, work| {
+pub(crate) fn in_parts<'a, T: Stored>(
+    part: Part<'a, T>,
+    piece: usize,
+    made: &'a mut Vec<T>,
+) -> impl FnMut(Range<usize>, &mut Write<'_, T>) + 'a {
+    let mut pieces = part.parts(piece);
+    move |_, work| {
         let Some(piece) = pieces.next() else { unreachable!("a result has as many pieces as are asked for") };
         piece.begin(Threads::One).write(made, Before::Anything, Threads::One, work);
-    })
+    }
 }
 
 /// The gradient of the input for the gradient `dy` of the output.
@@ -461,26 +520,23 @@ pub(crate) fn backward_input<T: Stored>(dy: Source<'_, T>, weight: &[T], geometr
 
 /// The gradient of the weight for the gradient `dy` of the output: `[channels, 1, kernel, kernel]`.
 pub(crate) fn backward_weight<T: Stored>(x: Source<'_, T>, dy: Source<'_, T>, geometry: &Geometry) -> Vec<T> {
-    let planes = (0..geometry.batch * geometry.channels).into_par_iter();
-    let of_planes: Vec<Vec<f64>> = planes
-        .map_init(Scratch::default, |scratch, index| {
-            let (x, dy) = (x.chunk(index, geometry.in_plane()), dy.chunk(index, geometry.out_plane()));
-            geometry.backward_weight(&x, &dy, scratch)
-        })
-        .collect();
-    in_order(of_planes.iter(), geometry)
+    let mut of_planes = vec![0.0; geometry.batch * geometry.channels * geometry.taps()];
+    let planes = of_planes.par_chunks_exact_mut(geometry.taps()).enumerate();
+    planes.for_each_init(Scratch::default, |scratch, (index, sums)| {
+        let (x, dy) = (x.chunk(index, geometry.in_plane()), dy.chunk(index, geometry.out_plane()));
+        geometry.backward_weight(&x, &dy, scratch, sums);
+    });
+    in_order(&of_planes, geometry)
 }
 
 /// The scratch of a thread, and what is rounded from there.
 type Buffers<T> = (Scratch<T>, Vec<T>);
 
-/// Adds up the gradients of the filters in the order of the samples, whatever thread computed them.
-pub(crate) fn in_order<'a, T: Real>(of_planes: impl Iterator<Item = &'a Vec<f64>>, geometry: &Geometry) -> Vec<T> {
-    let taps = geometry.kernel * geometry.kernel;
-    let mut sums = vec![0.0f64; geometry.channels * taps];
-    for (index, of_plane) in of_planes.enumerate() {
-        let of_channel = &mut sums[(index % geometry.channels) * taps..][..taps];
-        for (sum, value) in of_channel.iter_mut().zip(of_plane) {
+/// Adds up the gradients of the filters of all planes in the order of the samples, whatever thread computed them.
+pub(crate) fn in_order<T: Real>(of_planes: &[f64], geometry: &Geometry) -> Vec<T> {
+    let mut sums = vec![0.0f64; geometry.channels * geometry.taps()];
+    for of_sample in of_planes.chunks_exact(sums.len().max(1)) {
+        for (sum, value) in sums.iter_mut().zip(of_sample) {
             *sum += value;
         }
     }

@@ -15,7 +15,7 @@ use crate::cpu::gemm_bf16::{Left, Taps};
 use crate::cpu::halves::SHARE;
 use crate::cpu::real::Real;
 use crate::cpu::reserve;
-use crate::cpu::values::Values;
+use crate::cpu::tensors::Values;
 
 /// Prepared filters; see the module.
 pub(crate) enum Filters<'a, T: Clone> {

@@ -19,7 +19,7 @@ use burn::backend::Flex;
 use burn_flex::FlexTensor;
 
 use super::{Convolution, ConvolutionGradients, Convolutions, OfConvolution, Places, Wanted};
-use crate::cpu::values::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor, values};
 use crate::cpu::{reserve, reserve_like};
 use crate::graph::Gradient;
 use depthwise::Geometry;

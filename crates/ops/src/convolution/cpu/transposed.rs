@@ -9,7 +9,7 @@ use super::input_gradient;
 use super::shape::Dense;
 use crate::convolution::{OfConvolution, Places, Wanted};
 use crate::cpu::reserve_like;
-use crate::cpu::values::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor, values};
 use crate::graph::Gradient;
 
 /// Computes the output, of this height and width.

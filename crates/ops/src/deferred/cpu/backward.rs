@@ -6,22 +6,23 @@ use super::normalisation::{Gradients, NormAct, PerChannel};
 use super::reading::Reading;
 use super::sums::Sums;
 use crate::activation::cpu::{ForActivation, Function, dispatch};
+use crate::convolution::cpu::depthwise::Lend;
 use crate::cpu::elements::AsStored;
 use crate::cpu::gemm::{Threads, as_singles_mut};
-use crate::cpu::halves::Half;
+use crate::cpu::halves::{Half, PIECE};
 use crate::cpu::lanes::{replace_and_sum, vectorised};
-use crate::cpu::making::{Making, Part};
+use crate::cpu::making::Making;
+use crate::cpu::parts::parts;
 use crate::cpu::real::Real;
 use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
-/// The sums of a plane, and what its worker made of it.
-type OfPlane = (Sums, Vec<f64>);
-
 impl<T: Stored> Reading<'_, T> {
     /// Turns the gradient of the values that [`Reading::fill`] gave into the gradient of the normalised values, in place, and returns
-    /// the sums over these pixels.
-    pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T]) -> Sums {
-        let (of, factor, mut sums) = (self.norm.of_plane(index), self.factor(index), [0.0; 3]);
+    /// the sums over these pixels and those of the plane that come before. Their bits are the same wherever a plane is cut between whole
+    /// [`BLOCK`](crate::cpu::lanes::BLOCK)s of it.
+    pub(crate) fn absorb(&self, index: usize, start: usize, gradient: &mut [T], before: Sums) -> Sums {
+        let Sums { gate, normalised: (sum, weighted) } = before;
+        let (of, factor, mut sums) = (self.norm.of_plane(index), self.factor(index), [gate, sum, weighted]);
         match self.pixels(index, start, gradient.len()) {
             Source::Halves(Half::Bf16, x) => {
                 let (factor, gradient) = (factor.wide() as f32, as_singles_mut(gradient));
@@ -44,24 +45,29 @@ impl<T: Stored> Reading<'_, T> {
 
     /// The gradients of the normalisation's input and parameters, for the gradient of the values of a whole map.
     pub(crate) fn backward(&self, gradient: Elements<T>) -> Gradients<T> {
-        self.by_channels(gradient.into(), Before::Kept, &|| Box::new(|_, _| Vec::new())).0
+        self.by_channels(gradient.into(), Before::Kept, 0, &|| {
+            Box::new(|_, _, lend| lend(0..self.plane(), &mut |_| {}))
+        })
+        .0
     }
 
     /// The same for a gradient that somebody else needs as it is.
     pub(crate) fn backward_apart(&self, gradient: Source<'_, T>) -> Gradients<T> {
         let dx = Making::like(gradient, gradient.len());
         let copied = || -> Worker<'_, T> {
-            Box::new(|index, dx| {
-                gradient.chunk(index, self.plane()).copy_to(dx, Threads::One);
-                Vec::new()
+            Box::new(|index, _, lend| {
+                let gradient = gradient.chunk(index, self.plane());
+                for pixels in parts(self.plane(), PIECE) {
+                    lend(pixels.clone(), &mut |dx| gradient.part(pixels.clone()).copy_to(dx, Threads::One));
+                }
             })
         };
-        self.by_channels(dx, Before::Anything, &copied).0
+        self.by_channels(dx, Before::Anything, 0, &copied).0
     }
 
     /// The gradients of the normalisation's input and parameters, where the gradient of each plane of the values that [`Reading::fill`]
-    /// gave is computed by itself: by a [`Worker`], over `dx`, which holds what `before` says. What the workers return comes in the order
-    /// of the planes.
+    /// gave is computed by itself: by a [`Worker`], over `dx`, which holds what `before` says. The workers add to `each` zeros of
+    /// their plane, which come in the order of the planes. What a worker has written is taken on while it is in the first-level cache.
     ///
     /// The planes of a channel in a group are finished before those of the next, while they are in the cache: the sums that its
     /// normalisation needs are over them alone. The sums are added up in the order of the samples, whatever thread computed them.
@@ -69,16 +75,28 @@ impl<T: Stored> Reading<'_, T> {
         &self,
         mut dx: Making<T>,
         before: Before,
+        each: usize,
         worker: &(dyn Fn() -> Worker<'w, T> + Sync),
-    ) -> (Gradients<T>, Vec<Vec<f64>>) {
-        let mut of_channels: Vec<Vec<(usize, Part<'_, T>)>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
-        for (index, dx) in dx.parts(self.plane()).into_iter().enumerate() {
-            of_channels[self.norm.slot(index)].push((index, dx));
+    ) -> (Gradients<T>, Vec<f64>) {
+        let planes = self.x.len() / self.plane();
+        let (mut gates, mut made) = (vec![T::of(0.0); planes], vec![0.0; planes * each]);
+        let mut of_channels: Vec<Vec<Plane<'_, T>>> = (0..self.norm.slots()).map(|_| Vec::new()).collect();
+        let mut left = &mut *made;
+        for (index, (dx, gate)) in dx.parts(self.plane()).into_iter().zip(&mut gates).enumerate() {
+            let (sums, others) = left.split_at_mut(each);
+            left = others;
+            of_channels[self.norm.slot(index)].push(Plane { index, dx: dx.begin(Threads::One), gate, sums });
         }
         let first = |work: &mut Worker<'w, T>, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
-            let gradient = plane.dx.open(wide, before);
-            let made = work(plane.index, gradient);
-            (self.absorb(plane.index, 0, gradient), made)
+            let Plane { index, dx, gate, sums } = plane;
+            let mut absorbed = Sums::default();
+            work(*index, sums, &mut |pixels, write| {
+                let gradient = dx.next(pixels.clone(), wide, before);
+                write(gradient);
+                absorbed = self.absorb(*index, pixels.start, gradient, absorbed);
+            });
+            **gate = T::of(absorbed.gate);
+            absorbed
         };
         let last = |of_channel: Sums, (plane, wide): (&mut Plane<'_, T>, &mut Vec<T>)| {
             let dx = plane.dx.open(wide, Before::Anything);
@@ -86,35 +104,24 @@ impl<T: Stored> Reading<'_, T> {
             plane.dx.close(wide, Threads::One);
         };
         let few = channels_at_once(of_channels.len(), rayon::current_num_threads()) == of_channels.len();
-        let inside = if few { Threads::All } else { Threads::One };
-        let of_channels: Vec<(Sums, Vec<OfPlane>)> = of_channels
+        let of_channels: Vec<Sums> = of_channels
             .into_par_iter()
             .map_init(
                 || (worker(), Vec::new()),
-                |(work, wide), planes| {
-                    let planes = planes.into_iter();
-                    let mut planes: Vec<_> =
-                        planes.map(|(index, dx)| Plane { index, dx: dx.begin(Threads::One) }).collect();
+                |(work, wide), mut planes| {
                     wide.resize_with(planes.len(), Vec::new);
-                    let made: Vec<OfPlane> = match inside {
-                        Threads::One => planes.iter_mut().zip(&mut *wide).map(|plane| first(work, plane)).collect(),
-                        Threads::All => planes.par_iter_mut().zip(&mut *wide).map_init(worker, first).collect(),
-                    };
-                    let mut of_channel = Sums::default();
-                    made.iter().for_each(|(sums, _)| of_channel += *sums);
-                    match inside {
-                        Threads::One => planes.iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
-                        Threads::All => planes.par_iter_mut().zip(wide).for_each(|plane| last(of_channel, plane)),
+                    if !few {
+                        let of_channel = planes.iter_mut().zip(&mut *wide).map(|plane| first(work, plane)).sum();
+                        planes.iter_mut().zip(wide).for_each(|plane| last(of_channel, plane));
+                        return of_channel;
                     }
-                    (of_channel, made)
+                    let of_planes: Vec<Sums> = planes.par_iter_mut().zip(&mut *wide).map_init(worker, first).collect();
+                    let of_channel = of_planes.into_iter().sum();
+                    planes.par_iter_mut().zip(wide).for_each(|plane| last(of_channel, plane));
+                    of_channel
                 },
             )
             .collect();
-        let (of_channels, of_planes): (Vec<Sums>, Vec<Vec<OfPlane>>) = of_channels.into_iter().unzip();
-        let mut of_planes: Vec<_> = of_planes.into_iter().map(Vec::into_iter).collect();
-        let planes = 0..self.x.len() / self.plane();
-        let in_order = planes.filter_map(|index| of_planes[self.norm.slot(index)].next());
-        let (gates, made): (Vec<T>, Vec<Vec<f64>>) = in_order.map(|(sums, made)| (T::of(sums.gate), made)).unzip();
         (self.norm.gradients(dx.made(), &of_channels, gates), made)
     }
 
@@ -207,14 +214,18 @@ pub fn channels_at_once(channels: usize, threads: usize) -> usize {
     if channels < FEW * threads { channels } else { threads }
 }
 
-/// Computes the gradient of the plane of an index into a slice, in buffers of its own, and returns sums over that plane. A box, so that
-/// [`Reading::by_channels`] is compiled once.
-pub(crate) type Worker<'a, T> = Box<dyn FnMut(usize, &mut [T]) -> Vec<f64> + 'a>;
+/// Computes the gradient of the plane of an index, in buffers of its own: adds sums over that plane to others, and writes all pixels, in
+/// their order, to what it is lent. A box, so that [`Reading::by_channels`] is compiled once.
+pub(crate) type Worker<'a, T> = Box<dyn FnMut(usize, &mut [f64], &mut Lend<'_, T>) + 'a>;
 
 /// A plane of a gradient that is being computed.
 struct Plane<'a, T> {
     index: usize,
     dx: Target<'a, T>,
+    /// The gradient of its factor.
+    gate: &'a mut T,
+    /// What its worker adds up.
+    sums: &'a mut [f64],
 }
 
 struct Absorb<'a, T, X> {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use half::slice::HalfBitsSliceExt;
 use rayon::prelude::*;
 
+use super::backward::Worker;
 use super::epilogue::Epilogue;
 use super::normalisation::Gradients;
 use super::reading::Reading;
@@ -24,10 +25,13 @@ use crate::convolution::cpu::shape::Dense;
 use crate::convolution::cpu::strips::Channels;
 use crate::cpu::factors::Part;
 use crate::cpu::gemm::{Matrix, Threads, apart};
+use crate::cpu::halves::PIECE;
 use crate::cpu::lanes::{ROWS_SUMMED, mean_of_rows, sums_of_rows};
 use crate::cpu::making::Making;
+use crate::cpu::parts::parts;
 use crate::cpu::reserve;
-use crate::cpu::values::{Before, Elements, Source, Stored, Target, Values};
+use crate::cpu::tensors::Values;
+use crate::cpu::values::{Before, Elements, Source, Stored, Target};
 
 /// Computes the output.
 pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, weight: &Values<T>, shape: &Shape) -> Elements<T> {
@@ -126,16 +130,15 @@ fn depthwise_backward<T: Stored>(
     geometry: &Geometry,
 ) -> (Gradients<T>, Vec<T>) {
     let dx = Making::like(reading.x, reading.x.len());
-    let (gradients, of_filters) = reading.by_channels(dx, Before::Anything, &|| {
+    let (gradients, of_filters) = reading.by_channels(dx, Before::Anything, geometry.taps(), &|| {
         let mut scratch = Scratch::default();
-        Box::new(move |index, dx| {
+        Box::new(move |index, of_filter, lend| {
             let (x, dy) = (OfPlane { reading, index }, dy.chunk(index, geometry.out_plane()));
-            let of_filter = geometry.backward_weight(&x, &dy, &mut scratch);
-            geometry.backward_input(index, &dy, weight, &mut scratch, &mut |pixels, work| work(&mut dx[pixels]));
-            of_filter
+            geometry.backward_weight(&x, &dy, &mut scratch, of_filter);
+            geometry.backward_input(index, &dy, weight, &mut scratch, lend);
         })
     });
-    (gradients, depthwise::in_order(of_filters.iter(), geometry))
+    (gradients, depthwise::in_order(&of_filters, geometry))
 }
 
 fn dense_forward<T: Stored>(reading: &Reading<'_, T>, prepared: &Filters<'_, T>, shape: &Dense) -> Elements<T> {
@@ -245,7 +248,7 @@ fn dense_backward<T: Stored>(
             of_output.add_product(dw, shape.input, columns.transposed(), threads);
             let product = (filters, of_output);
             let absorb = |channel: usize, dx: &mut [T], sums: &mut Sums| {
-                *sums += reading.absorb(sample * shape.input + channel, pixels.start, dx);
+                *sums = reading.absorb(sample * shape.input + channel, pixels.start, dx, *sums);
             };
             dx.multiply_columns_then(reading.plane(), pixels.clone(), product, &mut made, threads, sums, absorb);
         }
@@ -334,7 +337,7 @@ fn absorb_planes<T: Stored>(
 ) {
     let first = sample * sums.len();
     let absorb = |(channel, (dx, sums)): (usize, (Target<'_, T>, &mut Sums))| {
-        dx.replace(|at, dx| *sums += reading.absorb(first + channel, at, dx));
+        dx.replace(|at, dx| *sums = reading.absorb(first + channel, at, dx, *sums));
     };
     let planes = dx.chunks(reading.plane());
     match threads {
@@ -367,12 +370,13 @@ pub(crate) fn global_average_pool<T: Stored>(reading: &Reading<'_, T>) -> Vec<T>
 
 /// The gradients of the map's tensors, for the gradient of the mean of each plane.
 pub(crate) fn backward_global_average_pool<T: Stored>(reading: &Reading<'_, T>, dy: &[T]) -> Gradients<T> {
-    let (dx, pixels) = (Making::like(reading.x, reading.x.len()), T::of(reading.plane() as f64));
-    let (gradients, _) = reading.by_channels(dx, Before::Anything, &|| {
-        Box::new(|index, dx| {
-            dx.fill(dy[index] / pixels);
-            Vec::new()
+    let (dx, pixels_of_plane) = (Making::like(reading.x, reading.x.len()), T::of(reading.plane() as f64));
+    let worker = || -> Worker<'_, T> {
+        Box::new(|index, _, lend| {
+            for pixels in parts(reading.plane(), PIECE) {
+                lend(pixels, &mut |dx| dx.fill(dy[index] / pixels_of_plane));
+            }
         })
-    });
-    gradients
+    };
+    reading.by_channels(dx, Before::Anything, 0, &worker).0
 }

@@ -294,16 +294,17 @@ pub(crate) fn forward<T: Stored>(reading: &Reading<'_, T>, windows: &Windows) ->
 pub(crate) fn backward<T: Stored>(reading: &Reading<'_, T>, dy: Source<'_, T>, windows: &Windows) -> Gradients<T> {
     let pixels = windows.out().iter().product::<usize>();
     let dx = Making::like(reading.x, reading.x.len());
-    let (gradients, _) = reading.by_channels(dx, Before::Zeros, &|| {
+    let (gradients, _) = reading.by_channels(dx, Before::Zeros, 0, &|| {
         let (mut read, mut buffers, mut wide) = (vec![T::of(0.0); reading.plane()], Buffers::default(), Vec::new());
-        Box::new(move |index, dx| {
+        Box::new(move |index, _, lend| {
             let dy = dy.chunk(index, pixels).read(&mut wide, Threads::One);
             reading.fill(index, 0, &mut read);
             let width = windows.out()[1];
-            windows.maxima::<T, true>(&read, &mut buffers, |row, maxima| {
-                maxima.places().zip(&dy[row * width..]).for_each(|(to, dy)| dx[to] += *dy);
+            lend(0..read.len(), &mut |dx| {
+                windows.maxima::<T, true>(&read, &mut buffers, |row, maxima| {
+                    maxima.places().zip(&dy[row * width..]).for_each(|(to, dy)| dx[to] += *dy);
+                });
             });
-            Vec::new()
         })
     });
     gradients

@@ -17,7 +17,8 @@ use super::{DeferredGradients, DeferredMap, DeferredOps, Gate, Normalisation, Of
 use crate::activation::Activation;
 use crate::convolution::Convolution;
 use crate::convolution::cpu::Shape;
-use crate::cpu::values::{Elements, Stored, computed_in, contiguous, dims, tensor, values};
+use crate::cpu::tensors::{computed_in, contiguous, dims, tensor, values};
+use crate::cpu::values::{Elements, Stored};
 use crate::cpu::{reserve, reserve_unless_free};
 use crate::graph::Gradient;
 use max_pool::Windows;

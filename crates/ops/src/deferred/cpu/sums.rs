@@ -16,3 +16,12 @@ impl std::ops::AddAssign for Sums {
         self.normalised.1 += other.normalised.1;
     }
 }
+
+impl std::iter::Sum for Sums {
+    fn sum<I: Iterator<Item = Self>>(of_planes: I) -> Self {
+        of_planes.fold(Self::default(), |mut sum, of_plane| {
+            sum += of_plane;
+            sum
+        })
+    }
+}

@@ -144,7 +144,8 @@ mod tests {
 
     use super::*;
     use crate::convolution::cpu::{dense, input_gradient};
-    use crate::cpu::values::{Elements, Values};
+    use crate::cpu::tensors::Values;
+    use crate::cpu::values::Elements;
 
     fn shape(input: usize, output: usize, kernel: usize, stride: usize) -> Dense {
         Dense {
