@@ -566,7 +566,28 @@ def section_stand_in():
                    "the CPU's own gradients when pixels move"],
                   [row("gradients nearer than 1e-4, or not compared with moved pixels", near),
                    row("gradients further apart, compared with moved pixels", far)]), "",
-            source("2026-11-23-networks-cuda-stand-in.json", document, "By `tests/tests/cuda_networks.rs` with `KINDLING_RECORD`."), ""]
+            source("2026-11-23-networks-cuda-stand-in.json", document, "By `tests/tests/cuda_networks.rs` with `KINDLING_RECORD`."), "",
+            *stand_in_formats()]
+
+
+def stand_in_formats():
+    """The steps in half formats and on tensor cores, a row a format."""
+    name = "2026-12-01-networks-tensor-cores-cuda-stand-in.json"
+    document = load(name)
+    formats = {}
+    for case in document["cases"]:
+        formats.setdefault((case["precision"], case["capability"], case["recompute"]), []).append(case)
+
+    def row(precision, capability, recompute, cases):
+        most = [max(case[key] for case in cases) for key in ("loss", "gradients", "weights")]
+        moved = [case["cpu_when_pixels_move"] for case in cases if case["cpu_when_pixels_move"] is not None]
+        return [f"{precision} on {capability}, recompute {recompute}", len(cases), *(f"{value:.1e}" for value in most),
+                f"{len(moved)}: {min(moved):.2f} to {max(moved):.2f}" if moved else "0"]
+    return [document["about"][0].upper() + document["about"][1:] + ".", "",
+            table(["format", "cases", "loss, at most", "gradients, at most", "weights and statistics, at most",
+                   "compared with moved pixels, and the CPU's own gradients then"],
+                  [row(*format, cases) for format, cases in formats.items()]), "",
+            source(name, document, "By `tests/tests/cuda_networks.rs` with `KINDLING_NIGHTLY` and `KINDLING_RECORD`."), ""]
 
 
 def section_gpu():

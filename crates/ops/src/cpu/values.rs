@@ -19,6 +19,7 @@ use super::gemm::{Matrix, Mode, Threads, apart, as_singles};
 use super::gemm_bf16;
 pub(crate) use super::halves::Stored;
 use super::halves::{Half, PIECE, widen, with_buffer};
+use super::parts::parts;
 use super::room::Room;
 
 /// Elements to read: of the type that they are computed in, or of a half format.
@@ -398,9 +399,9 @@ impl<'a, T: Stored> Target<'a, T> {
     fn pieces(self, before: Before, work: &mut dyn FnMut(usize, &mut [T])) {
         match self {
             // A piece is filled with zeros and written while it is in the first-level cache.
-            Self::Same(room) if room.is_blank() => {
-                for (number, mut piece) in room.chunks(PIECE).into_iter().enumerate() {
-                    work(number * PIECE, piece.numbers());
+            Self::Same(mut room) if room.is_blank() => {
+                for places in parts(room.len(), PIECE) {
+                    work(places.start, room.next(places));
                 }
             }
             Self::Same(mut room) => work(0, room.numbers()),
